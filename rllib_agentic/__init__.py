@@ -1,0 +1,1 @@
+"""Reinforcement learning of LLM agents over long horizons, native to Ray RLlib."""

@@ -1,0 +1,5 @@
+"""Chat formats as token ids."""
+
+from rllib_agentic.rendering.renderer import Renderer
+
+__all__ = ["Renderer"]

@@ -1,0 +1,42 @@
+"""The renderer: from messages to token ids, once; and from sampled ids to text, for the environment only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from rllib_agentic.trajectory.message import Message
+from rllib_agentic.trajectory.turn import FinishReason, Ids
+
+
+@runtime_checkable
+class Renderer(Protocol):
+    """Knows one model family's chat format. Content never makes control tokens."""
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """The ids that end an agent's turn."""
+        ...
+
+    def render(self, messages: Sequence[Message], *, tools: Sequence[dict[str, Any]] = ()) -> Ids:
+        """The whole conversation followed by the generation prompt, int32 ``[T]``, with at most one BOS."""
+        ...
+
+    def bridge(self, prefix_ids: Ids, finish_reason: FinishReason, new_messages: Sequence[Message]) -> Ids:
+        """The tokens to append after a sampled turn: turn end (if it was not sampled), new messages, generation prompt.
+
+        ``concat(prefix_ids, bridge(...))`` is the next turn's context, token by token.
+
+        Args:
+            prefix_ids: the segment so far; ends with the sampled ids of the last turn.
+            finish_reason: why that turn ended: a sampled stop id is not doubled, a missing one is added.
+            new_messages: what the environment said.
+
+        Raises:
+            PrefixError: this template rewrites earlier turns, so no bridge exists; open a new segment.
+        """
+        ...
+
+    def text(self, action_ids: Ids) -> str:
+        """The sampled turn as text without its stop token: for environments, parsers and people."""
+        ...
