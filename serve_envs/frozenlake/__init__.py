@@ -1,0 +1,1 @@
+"""FrozenLake: walk over a frozen lake to the goal without falling into a hole."""
