@@ -1,0 +1,244 @@
+"""One episode: an asyncio loop over turns, without Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rllib_agentic.context.strategy import ContextStrategy, Exchange, Rewrite
+from rllib_agentic.engines.engine import Completion, Engine, GenerationRequest
+from rllib_agentic.engines.legal_tokens import TokenTrie
+from rllib_agentic.envs.env import Observation, StepResult
+from rllib_agentic.envs.session import EnvClient
+from rllib_agentic.errors import InfrastructureError
+from rllib_agentic.rendering.renderer import Renderer
+from rllib_agentic.rollout.limits import RolloutSettings
+from rllib_agentic.rollout.seeds import seed_of
+from rllib_agentic.trajectory.message import Message
+from rllib_agentic.trajectory.trajectory import Task, Trajectory
+from rllib_agentic.trajectory.turn import FinishReason, Ids, Turn
+
+NO_IDS: Ids = np.zeros(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodePlan:
+    """What one episode is to be, before anything has happened.
+
+    Attributes:
+        task: environment, split, index and environment seed.
+        group_id: the group it belongs to.
+        member: number within the group.
+        seed: sampling seed; the turn's number is mixed in.
+        max_turns: interaction budget.
+        policy_version: version that must sample every token; None accepts whatever the engine holds.
+    """
+
+    task: Task
+    group_id: str
+    member: int
+    seed: int
+    max_turns: int
+    policy_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """The parts that all episodes of a runner share.
+
+    Attributes:
+        engine: samples turns.
+        renderer: the model's chat format.
+        clients: environment name to client, on whatever backend.
+        make_strategy: makes a context strategy an episode.
+        make_trie: from admissible actions to the legal-token trie.
+        settings: limits and sampling.
+        tools: environment name to the tool definitions that its schema lists, for the chat template.
+    """
+
+    engine: Engine
+    renderer: Renderer
+    clients: Mapping[str, EnvClient]
+    make_strategy: Callable[[], ContextStrategy]
+    make_trie: Callable[[Sequence[str]], TokenTrie]
+    settings: RolloutSettings
+    tools: Mapping[str, Sequence[dict[str, Any]]] = field(default_factory=dict)
+
+    async def run(self, plan: EpisodePlan) -> Trajectory:
+        """Play one episode to its end.
+
+        An infrastructure failure, a stuck environment included, gives an *invalid* trajectory with what happened so
+        far. Bugs and bad input raise.
+        """
+        episode = _Episode(self, plan, self.make_strategy())
+        started = time.monotonic()
+        try:
+            async with asyncio.timeout(self.settings.episode_timeout_s):
+                await episode.play()
+        except InfrastructureError as failure:
+            episode.fail(failure.kind)
+        except TimeoutError:
+            episode.fail("episode_timeout")
+        finally:
+            await self.engine.release(episode.episode_id)
+        return episode.trajectory(time.monotonic() - started)
+
+
+@dataclass(slots=True)
+class _Episode:
+    rollout: Rollout
+    plan: EpisodePlan
+    strategy: ContextStrategy
+    prompt: tuple[Message, ...] = ()
+    turns: list[Turn] = field(default_factory=list)
+    exchanges: list[Exchange] = field(default_factory=list)
+    segment: int = 0
+    segment_ids: Ids = field(default_factory=lambda: NO_IDS)
+    added_ids: Ids = field(default_factory=lambda: NO_IDS)
+    terminated: bool = False
+    success: bool = False
+    end_reason: str = "max_turns"
+    invalid: str | None = None
+    env_seconds: float = 0.0
+    cached_tokens: int = 0
+
+    @property
+    def episode_id(self) -> str:
+        return f"{self.plan.group_id}/{self.plan.member}"
+
+    def fail(self, kind: str) -> None:
+        self.invalid, self.end_reason = kind, kind
+        self.terminated = False
+
+    async def play(self) -> None:
+        entered = time.monotonic()
+        env = self.plan.task.env
+        session = await self.rollout.clients[env].create(self.plan.task)
+        self.env_seconds += time.monotonic() - entered
+        try:
+            observation = session.first
+            self.prompt = observation.messages
+            self._open_segment(self.rollout.renderer.render(self.prompt, tools=self.rollout.tools.get(env, ())))
+            for number in range(self.plan.max_turns):
+                completion = await self._speak(number, observation)
+                if completion is None:
+                    return
+                text = self.rollout.renderer.text(completion.ids)
+                if self._cut(completion):
+                    self._record(completion, text, observation, None)
+                    self.end_reason = "max_tokens"
+                    return
+                entered = time.monotonic()
+                result = await session.step(text)
+                self.env_seconds += time.monotonic() - entered
+                self._record(completion, text, observation, result)
+                observation = result.observation
+                if result.terminated or result.truncated:
+                    self.terminated = result.terminated
+                    self.end_reason = "terminated" if result.terminated else "env_truncated"
+                    return
+                if number + 1 < self.plan.max_turns:
+                    self._prepare_context()
+        finally:
+            await session.close()
+
+    async def _speak(self, number: int, observation: Observation) -> Completion | None:
+        limits = self.rollout.settings
+        room = limits.max_context_tokens - len(self.segment_ids)
+        if room < 1:
+            self.end_reason = "max_context"
+            return None
+        budget = min(limits.max_tokens_per_turn, room)
+        if limits.max_tokens_per_episode is not None:
+            budget = min(budget, limits.max_tokens_per_episode - sum(len(t.action_ids) for t in self.turns))
+        if budget < 1:
+            self.end_reason = "max_tokens"
+            return None
+        legal = None
+        if limits.legal_tokens and observation.actions is not None:
+            legal = self.rollout.make_trie(observation.actions)
+        completion = await self.rollout.engine.generate(
+            GenerationRequest(
+                context_ids=self.segment_ids,
+                max_tokens=budget,
+                temperature=limits.temperature,
+                seed=seed_of(self.plan.seed, number),
+                top_p=limits.top_p,
+                top_k=limits.top_k,
+                stop_ids=self.rollout.renderer.stop_ids,
+                stop_strings=limits.stop_strings,
+                legal=legal,
+                episode_id=self.episode_id,
+                policy_version=self.plan.policy_version,
+            )
+        )
+        if completion.finish_reason is FinishReason.ABORT or not len(completion.ids):
+            raise InfrastructureError("generation_aborted", f"episode {self.episode_id}: turn {number} was aborted")
+        if not np.isfinite(completion.logprobs).all():
+            raise InfrastructureError("engine_nonfinite", f"episode {self.episode_id}: the engine gave no logprobs")
+        self.cached_tokens += completion.cached_tokens
+        return completion
+
+    def _cut(self, completion: Completion) -> bool:
+        return completion.finish_reason is FinishReason.LENGTH and self.rollout.settings.cut_turn == "end_episode"
+
+    def _record(self, completion: Completion, text: str, before: Observation, result: StepResult | None) -> None:
+        turn = Turn(
+            context_ids=self.added_ids,
+            action_ids=completion.ids,
+            logprobs=completion.logprobs,
+            policy_versions=completion.policy_versions,
+            finish_reason=completion.finish_reason,
+            segment=self.segment,
+            text=text,
+            observation=() if result is None else result.observation.messages,
+            reward=0.0 if result is None else result.reward,
+            rewards={} if result is None else dict(result.rewards),
+            legal_tokens=completion.legal_tokens,
+            state_key=before.state_key,
+            metrics={} if result is None else dict(result.metrics),
+        )
+        if not np.isfinite(turn.reward):
+            raise InfrastructureError("env_error", f"{self.plan.task.env} gave the reward {turn.reward!r}")
+        self.turns.append(turn)
+        self.segment_ids = np.concatenate([self.segment_ids, completion.ids])
+        self.added_ids = NO_IDS
+        self.success = self.success or (result is not None and result.success)
+        self.exchanges.append(
+            Exchange(Message("assistant", text), completion.ids, completion.finish_reason, turn.observation)
+        )
+
+    def _prepare_context(self) -> None:
+        step = self.strategy.next(self.rollout.renderer, self.prompt, self.exchanges, self.segment_ids)
+        if isinstance(step, Rewrite):
+            self.segment += 1
+            self._open_segment(step.context_ids)
+        else:
+            self.added_ids = step.added_ids
+            self.segment_ids = np.concatenate([self.segment_ids, step.added_ids])
+
+    def _open_segment(self, context_ids: Ids) -> None:
+        self.segment_ids = self.added_ids = context_ids
+
+    def trajectory(self, seconds: float) -> Trajectory:
+        sampled_nothing = not any(len(t.action_ids) for t in self.turns)
+        if self.invalid is None and sampled_nothing:
+            self.fail("prompt_too_long")
+        return Trajectory(
+            task=self.plan.task,
+            group_id=self.plan.group_id,
+            member=self.plan.member,
+            prompt=self.prompt,
+            turns=tuple(self.turns),
+            terminated=self.terminated,
+            truncated=self.invalid is None and not self.terminated,
+            success=self.success and self.invalid is None,
+            end_reason=self.end_reason,
+            invalid=self.invalid,
+            metrics={"seconds": seconds, "env_seconds": self.env_seconds, "cached_tokens": self.cached_tokens},
+        )

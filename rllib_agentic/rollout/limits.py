@@ -1,0 +1,64 @@
+"""How an episode is sampled and what limits it: the YAML section ``rollout``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from rllib_agentic.components import Settings
+
+
+class RolloutSettings(Settings):
+    """Sampling and limits. A turn, a segment and an episode have limits of their own.
+
+    Attributes:
+        group_size: G, trajectories of one task under one policy version.
+        groups_per_iteration: tasks drawn an iteration; the batch has group_size times as many trajectories.
+        max_turns: interaction budget; a curriculum overrides it.
+        max_tokens_per_turn: most tokens sampled in one turn.
+        max_tokens_per_episode: most tokens sampled in one episode; None = no such limit.
+        max_context_tokens: most tokens of one segment, prompt and sampled ones together.
+        temperature: one temperature for sampling and for training.
+        top_p, top_k: truncate the distribution; evaluation only (the loss would not know the truncated mask).
+        legal_tokens: where an environment lists the admissible actions, only token sequences that spell one of them
+            can be sampled, and the loss uses the same mask. Switch off to let a model think before it acts.
+        stop_strings: end a turn as soon as its text contains one of these.
+        cut_turn: what happens to a turn that ran into its token limit: ``end_episode`` (truncated, the environment
+            never sees half an action) or ``act`` (the environment gets the text as it is).
+        max_concurrent_episodes: episodes in flight on one runner.
+        episode_timeout_s: an episode that takes longer is invalid (a stuck environment is no evidence).
+        max_attempts: how often an invalid episode is drawn again before it is given up.
+        max_invalid_share: the run stops when more than this share of an iteration's episodes stays invalid.
+    """
+
+    group_size: int = Field(8, ge=1)
+    groups_per_iteration: int = Field(16, ge=1)
+    max_turns: int = Field(10, ge=1)
+    max_tokens_per_turn: int = Field(64, ge=1)
+    max_tokens_per_episode: int | None = Field(None, ge=1)
+    max_context_tokens: int = Field(2048, ge=2)
+    temperature: float = Field(1.0, ge=0.0)
+    top_p: float = Field(1.0, gt=0.0, le=1.0)
+    top_k: int = Field(0, ge=0)
+    legal_tokens: bool = True
+    stop_strings: tuple[str, ...] = ()
+    cut_turn: Literal["end_episode", "act"] = "end_episode"
+    max_concurrent_episodes: int = Field(256, ge=1)
+    episode_timeout_s: float = Field(600.0, gt=0.0)
+    max_attempts: int = Field(3, ge=1)
+    max_invalid_share: float = Field(0.5, ge=0.0, le=1.0)
+
+    @model_validator(mode="after")
+    def _limits_fit(self) -> RolloutSettings:
+        if self.max_tokens_per_turn >= self.max_context_tokens:
+            raise ValueError(
+                f"max_tokens_per_turn ({self.max_tokens_per_turn}) must be smaller than max_context_tokens "
+                f"({self.max_context_tokens}), which also holds the prompt"
+            )
+        if self.max_tokens_per_episode is not None and self.max_tokens_per_episode < self.max_tokens_per_turn:
+            raise ValueError(
+                f"max_tokens_per_episode ({self.max_tokens_per_episode}) is smaller than max_tokens_per_turn "
+                f"({self.max_tokens_per_turn})"
+            )
+        return self
