@@ -41,10 +41,10 @@ class BiLevelGAEEstimator(Settings):
         whiten: whiten advantages over the sampled tokens of the batch.
     """
 
-    turn_gamma: float = Field(0.95, ge=0, le=1)
-    turn_lam: float = Field(1.0, ge=0, le=1)
-    gamma: float = Field(1.0, ge=0, le=1)
-    lam: float = Field(1.0, ge=0, le=1)
+    turn_gamma: float = Field(default=0.95, ge=0, le=1)
+    turn_lam: float = Field(default=1.0, ge=0, le=1)
+    gamma: float = Field(default=1.0, ge=0, le=1)
+    lam: float = Field(default=1.0, ge=0, le=1)
     whiten: bool = True
 
     def on_values(self, actions: ValuedActions) -> CriticTargets:

@@ -30,8 +30,8 @@ class GAEEstimator(Settings):
         whiten: whiten advantages over the sampled tokens of the batch, as PPO does.
     """
 
-    gamma: float = Field(1.0, ge=0, le=1)
-    lam: float = Field(1.0, ge=0, le=1)
+    gamma: float = Field(default=1.0, ge=0, le=1)
+    lam: float = Field(default=1.0, ge=0, le=1)
     whiten: bool = True
 
     def on_values(self, actions: ValuedActions) -> CriticTargets:

@@ -48,12 +48,12 @@ class GiGPOEstimator(Settings):
         tolerance: relative; values that are closer are equal.
     """
 
-    step_weight: float = Field(1.0, ge=0)
-    gamma: float = Field(0.95, ge=0, le=1)
+    step_weight: float = Field(default=1.0, ge=0)
+    gamma: float = Field(default=0.95, ge=0, le=1)
     scale: Scale = "none"
     ddof: Literal[0, 1] = 1
-    epsilon: float = Field(1e-6, ge=0)
-    tolerance: float = Field(1e-6, ge=0)
+    epsilon: float = Field(default=1e-6, ge=0)
+    tolerance: float = Field(default=1e-6, ge=0)
 
     def __call__(self, trajectories: Sequence[Trajectory]) -> list[Advantages | None]:
         """See :class:`~rllib_agentic.advantages.estimator.Estimator`."""

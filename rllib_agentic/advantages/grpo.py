@@ -46,8 +46,8 @@ class GRPOEstimator(Settings):
 
     scale: Scale = "std"
     ddof: Literal[0, 1] = 1
-    epsilon: float = Field(1e-6, ge=0)
-    tolerance: float = Field(1e-6, ge=0)
+    epsilon: float = Field(default=1e-6, ge=0)
+    tolerance: float = Field(default=1e-6, ge=0)
 
     def __call__(self, trajectories: Sequence[Trajectory]) -> list[Advantages | None]:
         """See :class:`~rllib_agentic.advantages.estimator.Estimator`."""

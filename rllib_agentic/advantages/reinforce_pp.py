@@ -42,8 +42,8 @@ class ReinforcePPEstimator(Settings):
     """
 
     baseline: Literal["none", "group_mean"] = "none"
-    gamma: float = Field(1.0, ge=0, le=1)
-    tolerance: float = Field(1e-6, ge=0)
+    gamma: float = Field(default=1.0, ge=0, le=1)
+    tolerance: float = Field(default=1e-6, ge=0)
 
     @model_validator(mode="after")
     def _no_discount_with_baseline(self) -> ReinforcePPEstimator:

@@ -27,7 +27,7 @@ class RLOOEstimator(Settings):
         tolerance: relative; rewards that are closer are equal.
     """
 
-    tolerance: float = Field(1e-6, ge=0)
+    tolerance: float = Field(default=1e-6, ge=0)
 
     def __call__(self, trajectories: Sequence[Trajectory]) -> list[Advantages | None]:
         """See :class:`~rllib_agentic.advantages.estimator.Estimator`."""

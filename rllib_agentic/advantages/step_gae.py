@@ -37,8 +37,8 @@ class StepGAEEstimator(Settings):
         whiten: whiten advantages over the turns of the batch.
     """
 
-    gamma: float = Field(1.0, ge=0, le=1)
-    lam: float = Field(1.0, ge=0, le=1)
+    gamma: float = Field(default=1.0, ge=0, le=1)
+    lam: float = Field(default=1.0, ge=0, le=1)
     whiten: bool = True
 
     def on_values(self, actions: ValuedActions) -> CriticTargets:
