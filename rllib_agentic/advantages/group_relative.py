@@ -1,52 +1,14 @@
-"""Group-relative advantages: raw rewards of the valid members of a group, and what counts as no signal."""
+"""Group-relative advantages: how far each value lies above the mean of its group."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
-from rllib_agentic.errors import InputError
-from rllib_agentic.trajectory import Trajectory
+from rllib_agentic.advantages.raw_rewards import is_flat
 
 Scale = Literal["std", "none"]
-
-NO_REWARD = 1e-12
-
-
-@dataclass(frozen=True, slots=True)
-class RewardGroup:
-    """The valid members of one group.
-
-    Attributes:
-        members: their positions in the batch, in its order.
-        rewards: each one's total raw reward.
-        magnitude: the largest sum of absolute turn rewards of a member; what float noise is measured against.
-    """
-
-    members: tuple[int, ...]
-    rewards: tuple[float, ...]
-    magnitude: float
-
-    def is_flat(self, tolerance: float) -> bool:
-        """Whether the group says nothing: fewer than two members, or rewards that are equal up to float noise."""
-        return is_flat(self.rewards, self.magnitude, tolerance)
-
-
-def reward_groups(trajectories: Sequence[Trajectory]) -> list[RewardGroup]:
-    """Group the valid trajectories by ``group_id``; invalid ones belong nowhere.
-
-    Raises:
-        InputError: a valid trajectory has a reward that is not finite. It would poison its siblings, so it is
-            refused here; whoever made the reward mends it, or marks the trajectory invalid.
-    """
-    groups: dict[str, list[int]] = {}
-    for position, trajectory in enumerate(trajectories):
-        if trajectory.invalid is None:
-            _check_finite(trajectory)
-            groups.setdefault(trajectory.group_id, []).append(position)
-    return [_reward_group(trajectories, members) for members in groups.values()]
 
 
 def relative_advantages(
@@ -81,31 +43,3 @@ def relative_advantages(
         return deviations
     std = math.sqrt(math.fsum(d * d for d in deviations) / (len(values) - ddof))
     return [d / (std + epsilon) for d in deviations]
-
-
-def is_flat(values: Sequence[float], magnitude: float, tolerance: float) -> bool:
-    """Whether the values carry no signal: fewer than two, or ``max - min <= tolerance * magnitude``.
-
-    ``magnitude`` is the size of the numbers that were summed, not of the sums: 0.1 + 0.2 - 0.3 differs from 0 by
-    float noise although it is "infinitely" larger.
-    """
-    return len(values) < 2 or max(values) - min(values) <= max(tolerance * magnitude, NO_REWARD)
-
-
-def _reward_group(trajectories: Sequence[Trajectory], members: Sequence[int]) -> RewardGroup:
-    rewards = [[turn.reward for turn in trajectories[i].turns] for i in members]
-    return RewardGroup(
-        members=tuple(members),
-        rewards=tuple(math.fsum(r) for r in rewards),
-        magnitude=max(math.fsum(map(abs, r)) for r in rewards),
-    )
-
-
-def _check_finite(trajectory: Trajectory) -> None:
-    for number, turn in enumerate(trajectory.turns):
-        if not math.isfinite(turn.reward):
-            raise InputError(
-                f"advantages: turn {number} of member {trajectory.member} of group {trajectory.group_id!r} "
-                f"({trajectory.task}) has reward {turn.reward}; expected a finite number. Mend the reward, or mark "
-                f"the trajectory invalid"
-            )

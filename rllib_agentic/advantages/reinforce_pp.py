@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from rllib_agentic.advantages.action_tokens import Floats, by_turn, discounted_sums, token_rewards
 from rllib_agentic.advantages.estimator import Advantages
-from rllib_agentic.advantages.group_relative import reward_groups
+from rllib_agentic.advantages.raw_rewards import reward_groups
 from rllib_agentic.advantages.whitening import whiten
 from rllib_agentic.components import Settings
 from rllib_agentic.trajectory import Trajectory

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from rllib_agentic.advantages.estimator import Advantages
-from rllib_agentic.advantages.group_relative import reward_groups
+from rllib_agentic.advantages.raw_rewards import reward_groups
 from rllib_agentic.components import Settings
 from rllib_agentic.trajectory import Trajectory
 
