@@ -31,9 +31,11 @@ class Importance(Settings):
     token's own ``w``; ``sequence_truncate`` the product over the trajectory; ``sequence_mask`` its geometric mean.
     """
 
-    mode: Correction = Field("off", description="off, token_truncate, sequence_truncate, token_mask, sequence_mask")
-    lower: float | None = Field(None, ge=0.0, description="lower bound; by mode 0, 0, 0.5, 0.99")
-    upper: float | None = Field(None, gt=0.0, description="upper bound; by mode 2, 3, 2, 1.01")
+    mode: Correction = Field(
+        default="off", description="off, token_truncate, sequence_truncate, token_mask, sequence_mask"
+    )
+    lower: float | None = Field(default=None, ge=0.0, description="lower bound; by mode 0, 0, 0.5, 0.99")
+    upper: float | None = Field(default=None, gt=0.0, description="upper bound; by mode 2, 3, 2, 1.01")
 
     @model_validator(mode="after")
     def _ordered(self) -> Importance:

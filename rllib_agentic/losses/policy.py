@@ -136,9 +136,11 @@ class PPOClip(PolicyLoss):
         (-1.2, True)
     """
 
-    clip_low: float = Field(0.2, ge=0.0, le=1.0, description="the ratio is held above 1 - clip_low")
-    clip_high: float = Field(0.2, ge=0.0, description="the ratio is held below 1 + clip_high; DAPO uses 0.28")
-    dual_clip: float | None = Field(None, gt=1.0, description="bound of the loss at negative advantages; often 3")
+    clip_low: float = Field(default=0.2, ge=0.0, le=1.0, description="the ratio is held above 1 - clip_low")
+    clip_high: float = Field(default=0.2, ge=0.0, description="the ratio is held below 1 + clip_high; DAPO uses 0.28")
+    dual_clip: float | None = Field(
+        default=None, gt=1.0, description="bound of the loss at negative advantages; often 3"
+    )
 
     def __call__(self, inputs: LossInputs) -> TokenLoss:
         """See the class."""
@@ -173,8 +175,8 @@ class GSPO(PPOClip):
         tensor([[-1.1052, -1.1052]])
     """
 
-    clip_low: float = Field(3e-4, ge=0.0, le=1.0, description="the ratio is held above 1 - clip_low")
-    clip_high: float = Field(4e-4, ge=0.0, description="the ratio is held below 1 + clip_high")
+    clip_low: float = Field(default=3e-4, ge=0.0, le=1.0, description="the ratio is held above 1 - clip_low")
+    clip_high: float = Field(default=4e-4, ge=0.0, description="the ratio is held below 1 + clip_high")
 
     @property
     def sequence_level(self) -> bool:
@@ -200,8 +202,8 @@ class CISPO(PolicyLoss):
         tensor([[5.]])
     """
 
-    clip_low: float = Field(1.0, ge=0.0, le=1.0, description="the weight is held above 1 - clip_low")
-    clip_high: float = Field(4.0, ge=0.0, description="the weight is held below 1 + clip_high")
+    clip_low: float = Field(default=1.0, ge=0.0, le=1.0, description="the weight is held above 1 - clip_low")
+    clip_high: float = Field(default=4.0, ge=0.0, description="the weight is held below 1 + clip_high")
 
     def __call__(self, inputs: LossInputs) -> TokenLoss:
         """See the class."""
@@ -224,8 +226,8 @@ class SAPO(PolicyLoss):
         tensor([[-2.]])
     """
 
-    tau_positive: float = Field(1.0, gt=0.0, description="sharpness of the gate at positive advantages")
-    tau_negative: float = Field(1.05, gt=0.0, description="sharpness of the gate at negative advantages")
+    tau_positive: float = Field(default=1.0, gt=0.0, description="sharpness of the gate at positive advantages")
+    tau_negative: float = Field(default=1.05, gt=0.0, description="sharpness of the gate at negative advantages")
 
     def __call__(self, inputs: LossInputs) -> TokenLoss:
         """See the class."""

@@ -1,0 +1,15 @@
+"""Optimizer steps over rows: the plan, the micro-batches, the objective, and the RLlib learner."""
+
+from rllib_agentic.learner.report import LearnerReport, merge_reports
+from rllib_agentic.learner.settings import LearnerSettings, LearnerSetup
+from rllib_agentic.learner.train_batch import Minibatch, TrainBatch, plan_minibatches
+
+__all__ = [
+    "LearnerReport",
+    "LearnerSettings",
+    "LearnerSetup",
+    "Minibatch",
+    "TrainBatch",
+    "plan_minibatches",
+    "merge_reports",
+]

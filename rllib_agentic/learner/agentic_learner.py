@@ -1,0 +1,143 @@
+"""The RLlib learner around :class:`~rllib_agentic.learner.row_trainer.RowTrainer`."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NoReturn
+
+import torch
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.learner.torch.torch_learner import TorchLearner
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
+from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
+from torch import nn
+from torch.utils._pytree import tree_map_only
+
+from rllib_agentic.learner.gradients import broadcast_from_first
+from rllib_agentic.learner.reference import frozen_copy
+from rllib_agentic.learner.report import LearnerReport
+from rllib_agentic.learner.row_trainer import RowTrainer, make_optimizer
+from rllib_agentic.learner.scoring import Scorer, find_head
+from rllib_agentic.learner.settings import LearnerSetup
+from rllib_agentic.learner.train_batch import TrainBatch
+
+_STEPS = "optimizer_steps"
+_HALF = (torch.bfloat16, torch.float16)
+
+
+class AgenticLearner(TorchLearner):
+    """Trains rows: ``learner_group.foreach_learner(lambda learner: learner.train_rows(batch))``.
+
+    RLlib's own ``update`` is not used: it would cut, pad and repeat rows. Every learner gets the whole plan, takes its
+    share, and meets the others once an optimizer step, where gradients are summed. There is no DDP wrapper, so
+    learners may run different numbers of micro-batches.
+
+    All that it reads from the config is ``config.sections().learner_setup()``, a
+    :class:`~rllib_agentic.learner.settings.LearnerSetup`. Parameters, gradients and optimizer state are float32
+    whatever the dtype that the model was loaded in.
+    """
+
+    def build(self) -> None:
+        """Make module, optimizer and, where the loss needs one, the frozen reference policy."""
+        self._setup: LearnerSetup = self.config.sections().learner_setup()
+        super().build()
+        module = self.module[DEFAULT_MODULE_ID]
+        if self.distributed:
+            broadcast_from_first([*module.parameters(), *module.buffers()])
+        has_reference = self._setup.settings.kl.coefficient > 0
+        (optimizer,) = self._named_optimizers.values()
+        self._trainer = RowTrainer(
+            self._scorer(module, critic=self._setup.critic is not None),
+            self._scorer(frozen_copy(module), critic=False) if has_reference else None,
+            optimizer,
+            self._setup,
+            distributed=self.distributed,
+        )
+
+    def train_rows(self, batch: TrainBatch) -> LearnerReport:
+        """Run the optimizer steps of a plan on this learner's share of it.
+
+        Args:
+            batch: the whole plan, the same for every learner.
+
+        Returns:
+            This learner's report; join them with :func:`~rllib_agentic.learner.report.merge_reports`.
+        """
+        report = self._trainer.train(batch)
+        self._weights_seq_no += 1
+        return report
+
+    def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
+        """AdamW; its learning rate follows our own schedule, not RLlib's."""
+        module = self.module[module_id]
+        optimizer = make_optimizer(module, self._setup.settings)
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.register_optimizer(module_id=module_id, optimizer=optimizer, params=parameters)
+
+    def compute_loss_for_module(self, **_: Any) -> NoReturn:
+        """Refuse RLlib's update path.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError("AgenticLearner trains by train_rows(batch), not by RLlib's Learner.update()")
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restore, also to an older state than the present one (which RLlib would silently pass over)."""
+        version = state.get(WEIGHTS_SEQ_NO)
+        if version is not None:
+            self._weights_seq_no = version - 1
+        super().set_state(state)
+        if version is not None:
+            self._weights_seq_no = version
+
+    def _get_optimizer_state(self) -> dict[str, Any]:
+        """Optimizer and step count, as copies on the CPU in their own dtypes."""
+        return {
+            name: {
+                "module_id": self._optimizer_name_to_module[name],
+                "state": tree_map_only(torch.Tensor, lambda t: t.to("cpu", copy=True), optimizer.state_dict()),
+                _STEPS: self._trainer.optimizer_steps,
+            }
+            for name, optimizer in self._named_optimizers.items()
+        }
+
+    def _set_optimizer_state(self, state: dict[str, Any]) -> None:
+        for name, entry in state.items():
+            self._named_optimizers[name].load_state_dict(copy.deepcopy(entry["state"]))
+            self._trainer.optimizer_steps = entry[_STEPS]
+
+    def _make_module(self) -> MultiRLModule:
+        multi = super()._make_module()
+        module = multi[DEFAULT_MODULE_ID]
+        loaded = next(module.model.parameters()).dtype
+        wanted = {"auto": loaded, "float32": torch.float32, "bfloat16": torch.bfloat16}[self._setup.settings.dtype]
+        self._autocast_dtype = wanted if wanted in _HALF else None
+        if loaded in _HALF:
+            module.float()
+        _switch_off_dropout(module)
+        module.train(bool(getattr(module.model, "is_gradient_checkpointing", False)))
+        return multi
+
+    def _make_modules_ddp_if_necessary(self) -> None:
+        """Nothing: gradients are summed by hand."""
+
+    def _scorer(self, module: Any, *, critic: bool) -> Scorer:
+        return Scorer(
+            module,
+            temperature=self._setup.temperature,
+            max_logits=self._setup.settings.max_logits,
+            dtype=self._autocast_dtype,
+            head=find_head(module),
+            critic=module.value_head if critic else None,
+        )
+
+
+def _switch_off_dropout(module: nn.Module) -> None:
+    """A ratio of logprobs means nothing under dropout, and checkpointed activations need the training mode."""
+    for part in module.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+        for name in ("attention_dropout", "dropout_p"):
+            if isinstance(getattr(part, name, None), float):
+                setattr(part, name, 0.0)
