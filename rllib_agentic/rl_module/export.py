@@ -1,0 +1,64 @@
+"""From a trained module or a checkpoint to a Hugging Face folder."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
+from ray.rllib.utils.checkpoints import Checkpointable
+
+from rllib_agentic.errors import InputError
+from rllib_agentic.rl_module.llm_rl_module import LLMTorchRLModule
+
+_IN_ALGORITHM = Path(COMPONENT_LEARNER_GROUP, COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID)
+
+
+def export_hf(source: LLMTorchRLModule | str | Path, folder: str | Path) -> Path:
+    """Write config, weights (safetensors), tokenizer and generation config; the critic is left out.
+
+    ``AutoModelForCausalLM.from_pretrained(folder)`` and ``AutoTokenizer.from_pretrained(folder)`` load the result,
+    without this package. The folder appears whole or not at all.
+
+    Args:
+        source: a module, or a checkpoint folder of an Algorithm, a LearnerGroup, a Learner or an RLModule.
+        folder: where to write; must not exist, or be empty.
+
+    Returns:
+        The folder.
+
+    Raises:
+        InputError: no checkpoint with such a module there, or the folder is taken.
+    """
+    folder = Path(folder).expanduser()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"export: {str(folder)!r} exists and is not empty; name another folder")
+    module = source if isinstance(source, LLMTorchRLModule) else _restored(Path(source).expanduser())
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        module.model.save_pretrained(aside)
+        module.tokenizer.save_pretrained(aside)
+        aside.chmod(0o755)
+        aside.rename(folder)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    return folder
+
+
+def _restored(checkpoint: Path) -> LLMTorchRLModule:
+    if not checkpoint.is_dir():
+        raise InputError(f"export: there is no checkpoint folder {str(checkpoint)!r}")
+    for depth in range(len(_IN_ALGORITHM.parts) + 1):
+        candidate = checkpoint.joinpath(*_IN_ALGORITHM.parts[depth:]).resolve()
+        if (candidate / Checkpointable.CLASS_AND_CTOR_ARGS_FILE_NAME).is_file() and _is_module(candidate):
+            return LLMTorchRLModule.from_checkpoint(str(candidate))
+    raise InputError(
+        f"export: {str(checkpoint)!r} is no checkpoint of an LLMTorchRLModule (looked for {str(_IN_ALGORITHM)!r} in it)"
+    )
+
+
+def _is_module(folder: Path) -> bool:
+    return any(path.name.startswith(LLMTorchRLModule.STATE_FILE_NAME) for path in folder.iterdir())
