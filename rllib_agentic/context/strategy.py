@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from rllib_agentic.rendering.renderer import Renderer
+from rllib_agentic.components import Settings
+from rllib_agentic.rendering.renderer import Exchange, Renderer
 from rllib_agentic.trajectory.message import Message
-from rllib_agentic.trajectory.turn import FinishReason, Ids
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """One past turn as a strategy sees it: the agent's text and ids, and the environment's answer."""
-
-    action: Message
-    action_ids: Ids
-    finish_reason: FinishReason
-    observation: tuple[Message, ...]
+from rllib_agentic.trajectory.turn import Ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +31,13 @@ class ContextStrategy(Protocol):
     """Decides, before every turn but the first, how the context goes on. One object an episode."""
 
     def next(
-        self, renderer: Renderer, prompt: Sequence[Message], exchanges: Sequence[Exchange], segment_ids: Ids
+        self,
+        renderer: Renderer,
+        prompt: Sequence[Message],
+        exchanges: Sequence[Exchange],
+        segment_ids: Ids,
+        *,
+        tools: Sequence[dict[str, Any]] = (),
     ) -> Extend | Rewrite:
         """The context for the next turn.
 
@@ -48,5 +46,14 @@ class ContextStrategy(Protocol):
             prompt: the reset's messages: system and task.
             exchanges: all turns so far; the last one's observation is not yet in the context.
             segment_ids: int32, the current segment, ending with the last turn's sampled ids.
+            tools: the tool definitions that the prompt was rendered with.
         """
         ...
+
+
+class ContextSettings(Settings, ABC):
+    """A member of the family ``context``: settings that make one strategy an episode."""
+
+    @abstractmethod
+    def make(self) -> ContextStrategy:
+        """A strategy for one episode."""

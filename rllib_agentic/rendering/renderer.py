@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from rllib_agentic.trajectory.message import Message
 from rllib_agentic.trajectory.turn import FinishReason, Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One past turn: the agent's text and ids, and the environment's answer."""
+
+    action: Message
+    action_ids: Ids
+    finish_reason: FinishReason
+    observation: tuple[Message, ...]
 
 
 @runtime_checkable
@@ -34,6 +45,16 @@ class Renderer(Protocol):
 
         Raises:
             PrefixError: this template rewrites earlier turns, so no bridge exists; open a new segment.
+        """
+        ...
+
+    def render_exchanges(
+        self, prompt: Sequence[Message], exchanges: Sequence[Exchange], *, tools: Sequence[dict[str, Any]] = ()
+    ) -> Ids:
+        """A context begun anew: the prompt, then past exchanges, then the generation prompt, int32 ``[T]``.
+
+        The agent's earlier turns come back as the ids that were sampled, never as encoded text, wherever the
+        format keeps them whole. What the format drops from earlier turns (reasoning) is dropped.
         """
         ...
 
