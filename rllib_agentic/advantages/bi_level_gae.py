@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from pydantic import Field
 
@@ -40,6 +42,8 @@ class BiLevelGAEEstimator(Settings):
         lam: lambda inside a turn.
         whiten: whiten advantages over the sampled tokens of the batch.
     """
+
+    type: ClassVar[str] = "bi_level_gae"
 
     turn_gamma: float = Field(default=0.95, ge=0, le=1)
     turn_lam: float = Field(default=1.0, ge=0, le=1)

@@ -23,7 +23,8 @@ class Estimator(Protocol):
     order of the batch and is always finite; groups without signal get exactly 0. A reward that is not finite is an
     :class:`~rllib_agentic.errors.InputError`.
 
-    Estimators that need a critic are :class:`~rllib_agentic.advantages.critic.CriticEstimator` and run on the learner.
+    Where ``needs_group`` is true (absent means false), groups of one teach nothing. Estimators that need a critic are
+    :class:`~rllib_agentic.advantages.critic.CriticEstimator` and run on the learner.
     """
 
     def __call__(self, trajectories: Sequence[Trajectory]) -> list[Advantages | None]:

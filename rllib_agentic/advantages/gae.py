@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
@@ -29,6 +31,8 @@ class GAEEstimator(Settings):
         lam: lambda, the weight of longer estimates.
         whiten: whiten advantages over the sampled tokens of the batch, as PPO does.
     """
+
+    type: ClassVar[str] = "gae"
 
     gamma: float = Field(default=1.0, ge=0, le=1)
     lam: float = Field(default=1.0, ge=0, le=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -48,6 +48,9 @@ class GiGPOEstimator(Settings):
         epsilon: added to the standard deviation.
         tolerance: relative; values that are closer are equal.
     """
+
+    type: ClassVar[str] = "gigpo"
+    needs_group: ClassVar[bool] = True
 
     step_weight: float = Field(default=1.0, ge=0)
     gamma: float = Field(default=0.95, ge=0, le=1)

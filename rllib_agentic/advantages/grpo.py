@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -44,6 +44,9 @@ class GRPOEstimator(Settings):
         epsilon: added to the standard deviation.
         tolerance: relative; rewards that are closer are equal.
     """
+
+    type: ClassVar[str] = "grpo"
+    needs_group: ClassVar[bool] = True
 
     scale: Scale = "std"
     ddof: Literal[0, 1] = 1

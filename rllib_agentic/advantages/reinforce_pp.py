@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -41,9 +41,16 @@ class ReinforcePPEstimator(Settings):
         tolerance: relative; rewards that are closer are equal.
     """
 
+    type: ClassVar[str] = "reinforce_pp"
+
     baseline: Literal["none", "group_mean"] = "none"
     gamma: float = Field(default=1.0, ge=0, le=1)
     tolerance: float = Field(default=1e-6, ge=0)
+
+    @property
+    def needs_group(self) -> bool:
+        """Whether a group of one can never have a signal."""
+        return self.baseline == "group_mean"
 
     @model_validator(mode="after")
     def _no_discount_with_baseline(self) -> ReinforcePPEstimator:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -26,6 +27,9 @@ class RLOOEstimator(Settings):
     Attributes:
         tolerance: relative; rewards that are closer are equal.
     """
+
+    type: ClassVar[str] = "rloo"
+    needs_group: ClassVar[bool] = True
 
     tolerance: float = Field(default=1e-6, ge=0)
 

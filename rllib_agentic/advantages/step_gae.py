@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from pydantic import Field
 
@@ -36,6 +38,8 @@ class StepGAEEstimator(Settings):
         lam: lambda.
         whiten: whiten advantages over the turns of the batch.
     """
+
+    type: ClassVar[str] = "step_gae"
 
     gamma: float = Field(default=1.0, ge=0, le=1)
     lam: float = Field(default=1.0, ge=0, le=1)

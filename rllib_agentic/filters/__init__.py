@@ -2,6 +2,14 @@
 
 from rllib_agentic.filters.apply import apply_filters
 from rllib_agentic.filters.filter import FILTERS, FilterResult, GroupFilter
-from rllib_agentic.filters.refill import Refill, RefillAction, RefillDecision
+from rllib_agentic.filters.refill import RefillAction, RefillDecision, RefillSettings
 
-__all__ = ["FILTERS", "FilterResult", "GroupFilter", "Refill", "RefillAction", "RefillDecision", "apply_filters"]
+__all__ = [
+    "FILTERS",
+    "FilterResult",
+    "GroupFilter",
+    "RefillAction",
+    "RefillDecision",
+    "RefillSettings",
+    "apply_filters",
+]

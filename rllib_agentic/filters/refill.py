@@ -21,7 +21,7 @@ class RefillAction(StrEnum):
 
 
 class RefillDecision(NamedTuple):
-    """The answer of :meth:`Refill.decide`.
+    """The answer of :meth:`RefillSettings.decide`.
 
     Attributes:
         action: what to do next.
@@ -38,14 +38,14 @@ class RefillDecision(NamedTuple):
     message: str
 
 
-class Refill(Settings):
+class RefillSettings(Settings):
     """Bounded refilling of a filtered batch; a pure function of counts, so it can neither hang nor forget.
 
     ``resample: true`` is DAPO's dynamic sampling (arXiv:2503.14476) with a bound, ``false`` the shrinking batch of
     RAGEN-2 (arXiv:2604.06268), which also scales the loss by the kept share or its root, or not at all.
 
     Example:
-        >>> refill = Refill(resample=True, max_tries=2)
+        >>> refill = RefillSettings(resample=True, max_tries=2)
         >>> decision = refill.decide(kept=5, wanted=8, tries=1, empty_iterations=0)
         >>> decision.action.value, decision.draw
         ('draw', 3)
@@ -75,7 +75,7 @@ class Refill(Settings):
             empty_iterations: as the last iteration's decision said; 0 at the start.
         """
         if wanted < 1 or tries < 1 or kept < 0:
-            raise ValueError(f"Refill: wanted {wanted} and tries {tries} must be at least 1, kept {kept} at least 0")
+            raise ValueError(f"refill: wanted {wanted} and tries {tries} must be at least 1, kept {kept} at least 0")
         if kept >= wanted:
             return RefillDecision(RefillAction.TRAIN, 0, 1.0, 0, "")
         if self.resample and tries < self.max_tries:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rllib_agentic.errors import InputError
-from rllib_agentic.filters import FILTERS, GroupFilter, Refill, RefillAction, apply_filters
+from rllib_agentic.filters import FILTERS, GroupFilter, RefillAction, RefillSettings, apply_filters
 from rllib_agentic.filters.overlong import Overlong
 from rllib_agentic.filters.reward_variance import RewardVariance
 from rllib_agentic.filters.scores import entropy, length, reward_std
@@ -112,7 +112,7 @@ def test_one_valid_trajectory_has_no_spread() -> None:
 
 def test_a_group_without_valid_trajectories_is_never_kept() -> None:
     lost = [episode(1.0, invalid="lost"), episode(0.0, invalid="lost")]
-    filters = [
+    filters: list[GroupFilter] = [
         RewardVariance(zero_variance="include", p=1.0),
         RewardVariance(rule="threshold", threshold=-1, zero_variance="include"),
         SuccessRate(),
@@ -243,7 +243,9 @@ def test_metrics_describe_kept_and_dropped() -> None:
     }
 
 
-def run(refill: Refill, kept_per_draw: Sequence[int], wanted: int, empty: int = 0) -> tuple[list[str], int, float]:
+def run(
+    refill: RefillSettings, kept_per_draw: Sequence[int], wanted: int, empty: int = 0
+) -> tuple[list[str], int, float]:
     """The actions of one iteration, the empty count after it, and the loss scale."""
     actions, total = [], 0
     for tries, new in enumerate(kept_per_draw, 1):
@@ -258,28 +260,28 @@ def run(refill: Refill, kept_per_draw: Sequence[int], wanted: int, empty: int = 
 
 def test_refilling_is_bounded() -> None:
     """AL20: three tries, then the step is skipped."""
-    assert run(Refill(resample=True, max_tries=3), [0, 0, 0], 2) == (["draw", "draw", "skip"], 1, 1.0)
+    assert run(RefillSettings(resample=True, max_tries=3), [0, 0, 0], 2) == (["draw", "draw", "skip"], 1, 1.0)
 
 
 def test_refilling_until_full() -> None:
-    assert run(Refill(resample=True, max_tries=5), [1, 0, 1], 2) == (["draw", "draw", "train"], 0, 1.0)
+    assert run(RefillSettings(resample=True, max_tries=5), [1, 0, 1], 2) == (["draw", "draw", "train"], 0, 1.0)
 
 
 def test_a_short_batch_is_trained_after_the_last_try() -> None:
-    assert run(Refill(resample=True, max_tries=2), [1, 0], 4) == (["draw", "train"], 0, 1.0)
+    assert run(RefillSettings(resample=True, max_tries=2), [1, 0], 4) == (["draw", "train"], 0, 1.0)
 
 
 @pytest.mark.parametrize(("scale", "expected"), [("none", 1.0), ("linear", 0.25), ("sqrt", 0.5)])
 def test_a_shrunk_batch_scales_its_loss_on_request(scale: str, expected: float) -> None:
-    assert run(Refill(scale_loss=scale), [1], 4) == (["train"], 0, expected)  # type: ignore[arg-type]
+    assert run(RefillSettings(scale_loss=scale), [1], 4) == (["train"], 0, expected)  # type: ignore[arg-type]
 
 
 def test_too_many_empty_iterations_stop_the_run() -> None:
-    refill, empty, seen = Refill(stop_after_empty=3), 0, []
+    refill, empty, seen = RefillSettings(stop_after_empty=3), 0, []
     for kept_groups in (0, 0, 1, 0, 0, 0):
         actions, empty, _ = run(refill, [kept_groups], 4, empty)
         seen += actions
     assert seen == ["skip", "skip", "train", "skip", "skip", "stop"]
-    assert run(Refill(stop_after_empty=None), [0], 4, 1000)[0] == ["skip"]
+    assert run(RefillSettings(stop_after_empty=None), [0], 4, 1000)[0] == ["skip"]
     message = refill.decide(kept=0, wanted=4, tries=1, empty_iterations=2).message
     assert "3 iterations in a row" in message and "stop_after_empty" in message
