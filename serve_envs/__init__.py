@@ -1,0 +1,1 @@
+"""Environments, and the Ray Serve applications that host them."""

@@ -1,0 +1,100 @@
+"""The way to an environment on Ray Serve within the cluster: deployment handles, no HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from ray import serve
+from ray.exceptions import RayActorError
+from ray.serve.exceptions import RayServeException
+from ray.serve.handle import DeploymentHandle
+
+from rllib_agentic.envs.faults import EnvFault, FaultCode
+from rllib_agentic.envs.wire import (
+    Answer,
+    BatchAnswer,
+    BatchRequest,
+    ErrorAnswer,
+    HealthAnswer,
+    Request,
+    SchemaAnswer,
+    routing_key,
+)
+
+WORKER_DEPLOYMENT = "EnvReplica"
+_UNREACHABLE = (RayActorError, RayServeException, TimeoutError)
+_HEALTH_TIMEOUT_S = 5.0
+_CALL_TIMEOUT_S = 30.0
+
+
+class ServeTransport:
+    """Calls the workers of a Serve application directly, each by the routing key of its sessions.
+
+    Args:
+        handle: of the worker deployment.
+        address: for messages.
+    """
+
+    def __init__(self, handle: DeploymentHandle, address: str) -> None:
+        self._handle = handle
+        self._address = address
+
+    @classmethod
+    def to_app(cls, app: str) -> ServeTransport:
+        """The way to the workers of a deployed application."""
+        return cls(serve.get_deployment_handle(WORKER_DEPLOYMENT, app), f"serve:{app}")
+
+    @property
+    def address(self) -> str:
+        """``serve:`` and the application's name."""
+        return self._address
+
+    def lane(self, session_id: str) -> str:
+        """The routing key."""
+        return routing_key(session_id)
+
+    async def health(self) -> HealthAnswer:
+        """See :class:`Transport`."""
+        bodies = await self._reach(self._handle.broadcast("health").results_async(), _HEALTH_TIMEOUT_S)
+        answers = [HealthAnswer.model_validate_json(body) for body in bodies]
+        if not answers:
+            raise EnvFault(FaultCode.UNREACHABLE, "no worker is running")
+        return HealthAnswer(env=answers[0].env, workers=[worker for answer in answers for worker in answer.workers])
+
+    async def schema(self) -> SchemaAnswer:
+        """See :class:`Transport`."""
+        return SchemaAnswer.model_validate_json(await self._reach(self._handle.schema.remote(), _CALL_TIMEOUT_S))
+
+    async def batch(self, requests: Sequence[Request], wait_s: float) -> list[Answer]:
+        """See :class:`Transport`. Requests of several routing keys go in one call each, all at once."""
+        numbers: dict[str, list[int]] = {}
+        for number, request in enumerate(requests):
+            numbers.setdefault(routing_key(request.session_id), []).append(number)
+        parts = await asyncio.gather(
+            *(self._batch_of(key, [requests[n] for n in group], wait_s) for key, group in numbers.items())
+        )
+        answers: dict[int, Answer] = {}
+        for group, part in zip(numbers.values(), parts, strict=True):
+            answers.update(zip(group, part, strict=True))
+        return [answers[number] for number in range(len(requests))]
+
+    async def aclose(self) -> None:
+        """Nothing to close: handles belong to Serve."""
+
+    async def _batch_of(self, key: str, requests: list[Request], wait_s: float) -> list[Answer]:
+        body = BatchRequest(requests=requests, wait_s=wait_s).model_dump_json().encode()
+        try:
+            call = self._handle.options(session_id=key).batch.remote(body)
+            answer = await self._reach(call, _CALL_TIMEOUT_S + wait_s)
+        except EnvFault as fault:
+            return [ErrorAnswer.of(fault)] * len(requests)
+        return BatchAnswer.model_validate_json(answer).answers
+
+    async def _reach(self, call: Awaitable[Any], timeout_s: float) -> Any:
+        try:
+            return await asyncio.wait_for(call, timeout_s)
+        except _UNREACHABLE as error:
+            text = f"{type(error).__name__} {error}".strip().partition("\n")[0]
+            raise EnvFault(FaultCode.UNREACHABLE, f"a worker could not be reached: {text}") from error

@@ -1,0 +1,62 @@
+"""``env_config`` in YAML: where the environment runs, and with which arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from rllib_agentic.components import Settings
+
+
+class EnvSettings(Settings):
+    """Where an environment runs, its limits, and its arguments.
+
+    Attributes:
+        backend: ``serve`` (deployed on Ray Serve by the algorithm), ``local`` (in the runner's process) or ``url``
+            (somebody's service; chosen by itself where ``url`` is given).
+        url: base URL of a running service, for example ``http://10.0.0.7:8000/frozenlake``.
+        app: name of a Serve application that runs already; the algorithm fills it in when it deploys.
+        split: the split that training draws its tasks from.
+        args: keyword arguments of the environment's constructor.
+        num_replicas: worker processes.
+        max_sessions: slots a worker.
+        ttl_s: a session without a request for this long is closed.
+        call_timeout_s: longest time for one reset or step.
+        cpus_per_replica: what a worker reserves; 0 lets it start beside a trial that reserved every CPU.
+        max_retries: tries after the first, for calls lost on their way and for resets that fail.
+        max_rebuilds: how often one session may be rebuilt by replay after its replica died; 0 switches that off.
+    """
+
+    backend: Literal["serve", "local", "url"] = "serve"
+    url: str | None = None
+    app: str | None = None
+    split: str = "train"
+    args: Mapping[str, Any] = Field(default_factory=dict)
+    num_replicas: int = Field(1, ge=1)
+    max_sessions: int = Field(256, ge=1)
+    ttl_s: float = Field(600.0, gt=0)
+    call_timeout_s: float = Field(60.0, gt=0)
+    cpus_per_replica: float = Field(0.0, ge=0)
+    max_retries: int = Field(3, ge=0)
+    max_rebuilds: int = Field(2, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _url_chooses_its_backend(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("url") is not None and "backend" not in given:
+            return {**given, "backend": "url"}
+        return given
+
+    @model_validator(mode="after")
+    def _backend_fits(self) -> EnvSettings:
+        if self.backend == "url" and self.url is None:
+            raise ValueError("backend 'url' needs the key 'url', for example http://10.0.0.7:8000/frozenlake")
+        if self.backend != "url" and self.url is not None:
+            raise ValueError(f"'url' is given, but backend is {self.backend!r}; leave one of them out")
+        if self.backend == "url" and self.args:
+            raise ValueError("'args' belong to who runs the service; an environment at a URL takes none")
+        if self.backend != "serve" and self.app is not None:
+            raise ValueError(f"'app' names a Serve application, but backend is {self.backend!r}")
+        return self

@@ -1,0 +1,144 @@
+"""An environment as a Ray Serve application: replicas that hold sessions, and a gateway where HTTP is wanted."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from functools import partial
+
+from fastapi import FastAPI
+from ray import serve
+from ray.serve import Application
+from ray.serve.config import RequestRouterConfig
+from ray.serve.handle import DeploymentHandle
+
+from rllib_agentic.envs import wire
+from rllib_agentic.envs.env import Env
+from rllib_agentic.envs.hosting import EnvHost
+from rllib_agentic.envs.registry import make_env
+from rllib_agentic.envs.serve_transport import WORKER_DEPLOYMENT, ServeTransport
+from rllib_agentic.envs.settings import EnvSettings
+from serve_envs.gateway import make_http_app
+from serve_envs.worker import EnvWorker
+
+_ROUTER = RequestRouterConfig(
+    request_router_class="serve_envs.routing:SessionRouter", request_router_kwargs={"num_fallback_replicas": 0}
+)
+_MAX_ONGOING = 100_000  # capacity is counted in sessions, by the workers
+
+
+class EnvReplica:
+    """A worker in a Serve replica. Bodies are the wire's JSON in UTF-8: cheaper than pickled models, and checked.
+
+    Args:
+        make: makes a new environment object at each call.
+        settings: slots, time to live, time limit.
+    """
+
+    def __init__(self, make: Callable[[], Env], settings: EnvSettings) -> None:
+        self._worker = EnvWorker(
+            EnvHost(make, settings.call_timeout_s),
+            worker_id=serve.get_replica_context().replica_tag,
+            max_sessions=settings.max_sessions,
+            ttl_s=settings.ttl_s,
+        )
+
+    async def health(self) -> bytes:
+        """A :class:`wire.HealthAnswer` with this worker in it."""
+        return self._worker.health().model_dump_json().encode()
+
+    async def schema(self) -> bytes:
+        """A :class:`wire.SchemaAnswer`."""
+        return self._worker.schema().model_dump_json().encode()
+
+    async def batch(self, body: bytes) -> bytes:
+        """A :class:`wire.BatchRequest` in, a :class:`wire.BatchAnswer` out."""
+        request = wire.BatchRequest.model_validate_json(body)
+        answers = await self._worker.batch(request.requests, request.wait_s)
+        return wire.BatchAnswer(answers=answers).model_dump_json().encode()
+
+    async def __del__(self) -> None:
+        if hasattr(self, "_worker"):
+            await self._worker.aclose()
+
+
+@serve.ingress()
+class Gateway:
+    """The HTTP face of the application.
+
+    Args:
+        workers: handle of the worker deployment.
+    """
+
+    def __init__(self, workers: DeploymentHandle) -> None:
+        self._workers = ServeTransport(workers, "this service")
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        return make_http_app(self._workers)
+
+
+def build_app(make: Callable[[], Env], settings: EnvSettings, *, http: bool = True) -> Application:
+    """The application of one environment.
+
+    Args:
+        make: makes a new environment object at each call; must be picklable.
+        settings: replicas, slots and limits.
+        http: with a gateway in front; without one, only deployment handles reach it, and it starts sooner.
+    """
+    workers = serve.deployment(
+        EnvReplica,
+        name=WORKER_DEPLOYMENT,
+        num_replicas=settings.num_replicas,
+        ray_actor_options={"num_cpus": settings.cpus_per_replica},
+        request_router_config=_ROUTER,
+        max_ongoing_requests=_MAX_ONGOING,
+        graceful_shutdown_wait_loop_s=0.1,
+        graceful_shutdown_timeout_s=10.0,
+        health_check_period_s=5.0,
+    ).bind(make, settings)
+    if not http:
+        return workers
+    return serve.deployment(
+        Gateway,
+        name="Gateway",
+        ray_actor_options={"num_cpus": 0},
+        max_ongoing_requests=_MAX_ONGOING,
+        graceful_shutdown_wait_loop_s=0.1,
+    ).bind(workers)
+
+
+def deploy(env_name: str, settings: EnvSettings, *, http_port: int | None = None) -> str:
+    """Start an environment on Serve in the connected Ray cluster, under a name of its own.
+
+    Args:
+        env_name: the registry's name.
+        settings: arguments, replicas, slots and limits.
+        http_port: also serve ``http://HOST:PORT/APP`` there; None serves deployment handles only. A Serve that
+            runs already keeps the proxies it was started with.
+
+    Returns:
+        The application's name, for ``EnvSettings.app`` and :func:`undeploy`.
+
+    Raises:
+        InputError: an unknown environment or wrong arguments.
+        RuntimeError: the application did not start (from Serve, with the replica's error).
+    """
+    make = partial(make_env, env_name, **settings.args)
+    make().close()
+    return deploy_app(make, settings, f"{env_name}-{uuid.uuid4().hex[:8]}", http_port=http_port)
+
+
+def deploy_app(make: Callable[[], Env], settings: EnvSettings, app: str, *, http_port: int | None = None) -> str:
+    """Like :func:`deploy`, for an environment that is in no registry, under the given name."""
+    if http_port is None:
+        serve.start(proxy_location="Disabled")
+    else:
+        serve.start(proxy_location="HeadOnly", http_options={"port": http_port})
+    http = http_port is not None
+    serve.run(build_app(make, settings, http=http), name=app, route_prefix=f"/{app}" if http else None)
+    return app
+
+
+def undeploy(app: str) -> None:
+    """Stop an application: its sessions are closed, its replicas end. Other applications go on."""
+    serve.delete(app)

@@ -1,0 +1,217 @@
+"""A worker: the sessions of one process, their slots and their time to live. Plain Python, no Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple
+
+from rllib_agentic.envs.faults import EnvFault, FaultCode
+from rllib_agentic.envs.hosting import EnvHost
+from rllib_agentic.envs.wire import (
+    Answer,
+    CloseAnswer,
+    CloseRequest,
+    CreateAnswer,
+    CreateRequest,
+    ErrorAnswer,
+    HealthAnswer,
+    PendingAnswer,
+    Request,
+    SchemaAnswer,
+    StateRequest,
+    StepAnswer,
+    StepRequest,
+    WorkerHealth,
+)
+from serve_envs.session import Session
+
+_REMEMBERED_ENDS = 16_384
+_FATAL = (FaultCode.ENV_FAILED, FaultCode.ENV_TIMEOUT, FaultCode.BAD_INPUT)
+
+
+class _End(NamedTuple):
+    request: Request | None
+    fault: EnvFault
+
+
+class EnvWorker:
+    """Holds sessions and answers their requests. Every path that ends a session frees its slot at once.
+
+    Args:
+        host: makes the environments.
+        worker_id: a routing key that leads to this worker.
+        max_sessions: slots; a create beyond them is answered ``full``.
+        ttl_s: a session without a request for this long is closed.
+        clock: seconds, never going back.
+    """
+
+    def __init__(
+        self,
+        host: EnvHost,
+        worker_id: str = "local",
+        max_sessions: int = 256,
+        ttl_s: float = 600.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._host = host
+        self._worker_id = worker_id
+        self._max_sessions = max_sessions
+        self._ttl_s = ttl_s
+        self._clock = clock
+        self._sessions: dict[str, Session] = {}
+        self._ended: OrderedDict[str, _End] = OrderedDict()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._sweeper: asyncio.Task[None] | None = None
+
+    def health(self) -> HealthAnswer:
+        """Answers at once, whatever the environments do."""
+        return HealthAnswer(
+            env=self._host.schema.name,
+            workers=[
+                WorkerHealth(
+                    worker_id=self._worker_id,
+                    sessions=len(self._sessions),
+                    max_sessions=self._max_sessions,
+                    stuck_calls=self._host.stuck_calls,
+                )
+            ],
+        )
+
+    def schema(self) -> SchemaAnswer:
+        """The environment, and the limits of this service."""
+        return SchemaAnswer(env=self._host.schema, ttl_s=self._ttl_s, call_timeout_s=self._host.call_timeout_s)
+
+    async def batch(self, requests: Sequence[Request], wait_s: float) -> list[Answer]:
+        """Answer many requests at once, each on its own; what takes longer than ``wait_s`` is ``pending``.
+
+        A request goes on when its caller goes away: nothing is left half done.
+        """
+        self._start_sweeper()
+        tasks = [self._spawn(self._answer(request)) for request in requests]
+        if tasks:
+            await asyncio.wait(tasks, timeout=wait_s)
+        return [
+            task.result() if task.done() else PendingAnswer(session_id=request.session_id)
+            for task, request in zip(tasks, requests, strict=True)
+        ]
+
+    def sweep(self) -> int:
+        """Close the sessions that have been idle for too long; returns how many."""
+        expired = [session for session in self._sessions.values() if session.idle_s > self._ttl_s]
+        for session in expired:
+            text = f"session {session.request.session_id!r} was closed after {self._ttl_s:g} s without a request"
+            self._end(session, _End(None, EnvFault(FaultCode.SESSION_CLOSED, text)))
+        return len(expired)
+
+    async def aclose(self) -> None:
+        """Close all sessions and stop the sweeper."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        for session in list(self._sessions.values()):
+            text = f"session {session.request.session_id!r}: the service was stopped"
+            self._end(session, _End(None, EnvFault(FaultCode.SESSION_CLOSED, text)))
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _answer(self, request: Request) -> Answer:
+        try:
+            match request:
+                case CreateRequest():
+                    return await self._create(request)
+                case StepRequest():
+                    return await self._step(request)
+                case StateRequest():
+                    return self._session(request).state()
+                case CloseRequest():
+                    return self._close(request)
+        except EnvFault as fault:
+            return ErrorAnswer.of(fault)
+
+    async def _create(self, request: CreateRequest) -> CreateAnswer:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            if request.session_id in self._ended:
+                raise self._end_of(request)
+            self._host.check_task(request.split, request.index)
+            self._require_slot()
+            session = Session(request, self._host.open(), self._clock)
+            self._sessions[request.session_id] = session
+        return await self._or_end(session, request, session.create(request))
+
+    async def _step(self, request: StepRequest) -> StepAnswer:
+        session = self._session(request)
+        return await self._or_end(session, request, session.step(request))
+
+    def _close(self, request: CloseRequest) -> CloseAnswer:
+        session = self._sessions.get(request.session_id)
+        end = _End(None, EnvFault(FaultCode.SESSION_CLOSED, f"session {request.session_id!r} is closed"))
+        if session is not None:
+            self._end(session, end)
+        elif request.session_id not in self._ended:
+            self._remember(request.session_id, end)  # a create that arrives after its close must not open it
+        return CloseAnswer(session_id=request.session_id, was_open=session is not None)
+
+    async def _or_end(self, session: Session, request: Request, work: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            return await work
+        except EnvFault as fault:
+            if fault.code in _FATAL:
+                self._end(session, _End(request, fault))
+            elif fault.code is FaultCode.SESSION_CLOSED and request.session_id in self._ended:
+                raise self._end_of(request) from None  # it ended while this request waited: say how
+            raise
+
+    def _session(self, request: Request) -> Session:
+        session = self._sessions.get(request.session_id)
+        if session is not None:
+            return session
+        if request.session_id in self._ended:
+            raise self._end_of(request)
+        raise EnvFault(FaultCode.UNKNOWN_SESSION, f"no session {request.session_id!r} on this service")
+
+    def _end_of(self, request: Request) -> EnvFault:
+        end = self._ended[request.session_id]
+        if end.request == request or end.fault.code is FaultCode.SESSION_CLOSED:
+            return end.fault
+        return EnvFault(FaultCode.SESSION_CLOSED, f"session {request.session_id!r} ended: {end.fault}")
+
+    def _require_slot(self) -> None:
+        if len(self._sessions) >= self._max_sessions:
+            self.sweep()
+        if len(self._sessions) >= self._max_sessions:
+            raise EnvFault(
+                FaultCode.FULL,
+                f"all {self._max_sessions} sessions of worker {self._worker_id!r} are taken; close some, wait, "
+                f"or raise max_sessions or num_replicas",
+                retry_after_s=1.0,
+            )
+
+    def _end(self, session: Session, end: _End) -> None:
+        session_id = session.request.session_id
+        if self._sessions.get(session_id) is session:
+            del self._sessions[session_id]
+            self._remember(session_id, end)
+            self._spawn(session.close())
+
+    def _remember(self, session_id: str, end: _End) -> None:
+        self._ended[session_id] = end
+        if len(self._ended) > _REMEMBERED_ENDS:
+            self._ended.popitem(last=False)
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _start_sweeper(self) -> None:
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().create_task(self._sweep_for_ever())
+
+    async def _sweep_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(min(self._ttl_s / 4, 10.0))
+            self.sweep()
