@@ -10,6 +10,6 @@ __all__ = [
     "LearnerSetup",
     "Minibatch",
     "TrainBatch",
-    "plan_minibatches",
     "merge_reports",
+    "plan_minibatches",
 ]

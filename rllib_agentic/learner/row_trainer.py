@@ -114,7 +114,9 @@ class RowTrainer:
         train_policy = self._setup.critic is None or self.optimizer_steps >= settings.value.warmup_steps
         for batch in micro_batches:
             scores = self._policy(batch, "gradient" if settings.entropy_coefficient else "value")
-            self._objective(batch, scores, tally, train_policy=train_policy).backward()
+            loss = self._objective(batch, scores, tally, train_policy=train_policy)
+            if loss.requires_grad:  # not where every token was forced
+                loss.backward()
             if compare_with_engine:
                 difference = scores.logprobs.detach() - batch.columns["engine_logprobs"]
                 tally.mismatch.append(difference[batch.action_mask])
