@@ -33,17 +33,17 @@ class ModelSettings(Settings):
     """
 
     preset: Literal["tiny", "smollm2"] | None = None
-    path: str | None = Field(None, min_length=1)
+    path: str | None = Field(default=None, min_length=1)
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
-    seed: int | None = Field(None, ge=0)
+    seed: int | None = Field(default=None, ge=0)
     attn_implementation: str | None = None
     gradient_checkpointing: bool = False
     trust_remote_code: bool = False
     value_head: bool = True
-    hidden_size: int = Field(128, ge=2)
-    num_layers: int = Field(3, ge=1)
-    num_heads: int = Field(4, ge=1)
-    max_positions: int = Field(8192, ge=2)
+    hidden_size: int = Field(default=128, ge=2)
+    num_layers: int = Field(default=3, ge=1)
+    num_heads: int = Field(default=4, ge=1)
+    max_positions: int = Field(default=8192, ge=2)
 
     @model_validator(mode="after")
     def _check(self) -> ModelSettings:
