@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rllib_agentic.context.strategy import ContextStrategy, Exchange, Rewrite
+from rllib_agentic.context import ContextStrategy, Exchange, Rewrite
 from rllib_agentic.engines.engine import Completion, Engine, GenerationRequest
 from rllib_agentic.engines.legal_tokens import TokenTrie
 from rllib_agentic.envs.env import Observation, StepResult
@@ -111,19 +111,22 @@ class _Episode:
     def episode_id(self) -> str:
         return f"{self.plan.group_id}/{self.plan.member}"
 
+    @property
+    def _tools(self) -> Sequence[dict[str, Any]]:
+        return self.rollout.tools.get(self.plan.task.env, ())
+
     def fail(self, kind: str) -> None:
         self.invalid, self.end_reason = kind, kind
         self.terminated = False
 
     async def play(self) -> None:
         entered = time.monotonic()
-        env = self.plan.task.env
-        session = await self.rollout.clients[env].create(self.plan.task)
+        session = await self.rollout.clients[self.plan.task.env].create(self.plan.task)
         self.env_seconds += time.monotonic() - entered
         try:
             observation = session.first
             self.prompt = observation.messages
-            self._open_segment(self.rollout.renderer.render(self.prompt, tools=self.rollout.tools.get(env, ())))
+            self._open_segment(self.rollout.renderer.render(self.prompt, tools=self._tools))
             for number in range(self.plan.max_turns):
                 completion = await self._speak(number, observation)
                 if completion is None:
@@ -214,7 +217,9 @@ class _Episode:
         )
 
     def _prepare_context(self) -> None:
-        step = self.strategy.next(self.rollout.renderer, self.prompt, self.exchanges, self.segment_ids)
+        step = self.strategy.next(
+            self.rollout.renderer, self.prompt, self.exchanges, self.segment_ids, tools=self._tools
+        )
         if isinstance(step, Rewrite):
             self.segment += 1
             self._open_segment(step.context_ids)

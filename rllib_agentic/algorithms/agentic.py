@@ -1,0 +1,249 @@
+"""The algorithm: rollouts, filters, advantages, update; presets differ only in their config."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
+from ray.rllib.utils.metrics import (
+    ENV_RUNNER_RESULTS,
+    ENV_RUNNER_SAMPLING_TIMER,
+    LEARNER_RESULTS,
+    LEARNER_UPDATE_TIMER,
+    NUM_ENV_STEPS_SAMPLED,
+    NUM_ENV_STEPS_SAMPLED_LIFETIME,
+    NUM_EPISODES,
+    NUM_EPISODES_LIFETIME,
+    SYNCH_WORKER_WEIGHTS_TIMER,
+    TIMERS,
+)
+
+from rllib_agentic.algorithms.collected import Collected
+from rllib_agentic.algorithms.config import AgenticConfig
+from rllib_agentic.algorithms.dispatch import Dispatcher
+from rllib_agentic.algorithms.environment import Environment
+from rllib_agentic.algorithms.episode_metrics import episode_metrics
+from rllib_agentic.algorithms.held_out import evaluate_held_out
+from rllib_agentic.algorithms.update import make_update
+from rllib_agentic.curriculum import CurriculumState
+from rllib_agentic.errors import TooManyFailuresError
+from rllib_agentic.filters import RefillAction, apply_filters
+from rllib_agentic.rollout.group import plan_group
+from rllib_agentic.trajectory.trajectory import Trajectory
+
+logger = logging.getLogger(__name__)
+
+CONTROL_STATE = "agentic_control"
+
+
+class Agentic(Algorithm):
+    """Trains an LLM policy on multi-turn tasks.
+
+    One iteration is: draw tasks, play a group of episodes each, filter groups, estimate advantages on the driver, and
+    update on the learners. Everything random follows from the run's seed and the iteration, and everything that an
+    iteration depends on is in the checkpoint, so a resumed run equals one that was never stopped.
+    """
+
+    @classmethod
+    def get_default_config(cls) -> AgenticConfig:
+        """The preset's defaults."""
+        return AgenticConfig(algo_class=cls)
+
+    @classmethod
+    def _should_create_evaluation_env_runners(cls, eval_config: Any) -> bool:
+        # Held-out tasks run on the training runners, which hold the weights already.
+        return False
+
+    def setup(self, config: AgenticConfig) -> None:
+        """Deploy the environment, build runners and learners, and publish the first weights."""
+        self._environment: Environment | None = None
+        self._sections = self.config.sections()
+        self._environment = Environment(self.config.env, self._sections.env_config)
+        schema = self._environment.schema
+        self._sections.check_against(schema)
+        super().setup(config)
+        self._held_out_sections = self.evaluation_config.sections()
+        self._held_out_sections.check_against(schema)
+        self._sampler = self._sections.sampler(schema)
+        self._curriculum_state: CurriculumState = self._sections.curriculum.initial_state()
+        self._empty_iterations = 0
+        self._evaluation_at_start: dict[str, Any] | None = None
+        self._dispatcher = Dispatcher(self.env_runner_group, {self.config.env: self._environment.connection})
+        self._writer = self._sections.store.writer(Path(self.logdir))
+        self._publish_weights()
+
+    # --- one iteration ------------------------------------------------------------------------------------------
+
+    def step(self) -> dict[str, Any]:
+        """Evaluate first where the run is to be compared with its start, then go on as RLlib does."""
+        if self.config.evaluation_at_start and self._evaluation_at_start is None:
+            self._evaluation_at_start = self.evaluate()
+        results = super().step()
+        if self._evaluation_at_start is not None:
+            results["evaluation_at_start"] = self._evaluation_at_start
+        return results
+
+    def training_step(self) -> None:
+        """One iteration."""
+        iteration = self.iteration + 1
+        max_turns = self._sections.curriculum.budget(self._curriculum_state, self._sections.rollout.max_turns)
+        with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
+            collected = self._collect(iteration, max_turns)
+        update = make_update(collected, self._sections, iteration=iteration)
+        metrics = {"trained_tokens": 0.0}
+        if update.batch is not None:
+            with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
+                metrics = update.train(self.learner_group)
+            with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
+                self._publish_weights()
+        elif iteration == 1 and not self._sections.filters:
+            raise TooManyFailuresError("the first iteration gave nothing to train on: no episode is valid")
+        else:
+            logger.warning("iteration %d trained nothing: %s", iteration, collected.message or "no valid episode")
+        if self._writer is not None:
+            self._writer.write(
+                iteration, collected.trajectories, kept=collected.kept_flags, advantages=update.advantages
+            )
+        sampled = episode_metrics(collected.trajectories)
+        self._log(metrics, (LEARNER_RESULTS, DEFAULT_MODULE_ID))
+        self._log_samples(sampled | collected.metrics | update.metrics, collected.seconds)
+        self._log({"max_turns": max_turns}, "curriculum")
+        self._curriculum_state = self._sections.curriculum.advance(
+            self._curriculum_state, iteration, sampled.get("success_rate")
+        )
+
+    def _collect(self, iteration: int, max_turns: int) -> Collected:
+        """Sample groups, filter them, and sample again where the refill settings say so."""
+        started = time.perf_counter()
+        wanted = self._sections.rollout.groups_per_iteration
+        collected = Collected()
+        decision = None
+        while decision is None or decision.action is RefillAction.DRAW:
+            number = wanted if decision is None else decision.draw
+            groups, engine = self._sample_groups(iteration, collected.tries, number, max_turns)
+            collected.add(groups, apply_filters(self._sections.filters, groups), engine)
+            decision = self._sections.refill.decide(
+                kept=sum(collected.keep),
+                wanted=wanted,
+                tries=collected.tries,
+                empty_iterations=self._empty_iterations,
+            )
+        self._empty_iterations = decision.empty_iterations
+        if decision.action is RefillAction.STOP:
+            raise TooManyFailuresError(decision.message)
+        collected.limit(wanted)
+        collected.loss_scale, collected.message = decision.loss_scale, decision.message
+        collected.seconds = time.perf_counter() - started
+        return collected
+
+    def _sample_groups(
+        self, iteration: int, attempt: int, number: int, max_turns: int
+    ) -> tuple[list[list[Trajectory]], dict[str, float]]:
+        rollout = self._sections.rollout
+        plans = [
+            plan_group(
+                task,
+                group_id=f"{iteration}.{attempt}.{place}",
+                size=rollout.group_size,
+                run_seed=self._sections.seed,
+                iteration=iteration,
+                max_turns=max_turns,
+            )
+            for place, task in enumerate(self._sampler.draw(number))
+        ]
+        trajectories, engine = self._dispatcher.run(list(itertools.chain(*plans)), rollout)
+        self._check_failures(trajectories)
+        whole = iter(trajectories)
+        return [list(itertools.islice(whole, len(group))) for group in plans], engine
+
+    def _check_failures(self, trajectories: Sequence[Trajectory]) -> None:
+        kinds = [t.invalid for t in trajectories if t.invalid is not None]
+        allowed = self._sections.rollout.max_invalid_share
+        if len(kinds) > allowed * len(trajectories):
+            counts = ", ".join(f"{kind}: {kinds.count(kind)}" for kind in sorted(set(kinds)))
+            raise TooManyFailuresError(
+                f"{len(kinds)} of {len(trajectories)} episodes are invalid ({counts}) after "
+                f"{self._sections.rollout.max_attempts} attempts each; rollout.max_invalid_share allows {allowed:.0%}"
+            )
+
+    def _publish_weights(self) -> None:
+        state = self.learner_group.get_state(
+            components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
+        )[COMPONENT_LEARNER]
+        self._dispatcher.publish(int(state["weights_seq_no"]), state[COMPONENT_RL_MODULE][DEFAULT_MODULE_ID])
+
+    # --- evaluation ---------------------------------------------------------------------------------------------
+
+    def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
+        """Play held-out tasks with the current policy and give rates with 95 % intervals.
+
+        Uses ``evaluation_config`` (split, temperature, ...), ``evaluation_duration`` (tasks) and
+        ``evaluation_samples_per_task``. The same tasks and seeds every time, so that two evaluations compare.
+        """
+        return evaluate_held_out(
+            self._dispatcher,
+            self._held_out_sections,
+            self._environment.schema,
+            num_tasks=self.config.evaluation_duration,
+            samples_per_task=self.config.evaluation_samples_per_task,
+            seed=self._sections.seed,
+        )
+
+    # --- metrics ------------------------------------------------------------------------------------------------
+
+    def _log(self, values: dict[str, Any], key: str | tuple[str, ...]) -> None:
+        prefix = (key,) if isinstance(key, str) else key
+        for name, value in values.items():
+            self.metrics.log_value((*prefix, *name.split("/")), value, window=1)
+
+    def _log_samples(self, values: dict[str, float], sampling_s: float) -> None:
+        values["tokens_per_s"] = values.get("action_tokens", 0.0) / max(sampling_s, 1e-9)
+        episodes = values.pop("num_episodes")
+        steps = values.get("num_turns_mean", 0.0) * values.get("num_valid_episodes", 0.0)
+        self._log(values, ENV_RUNNER_RESULTS)
+        for name, amount in ((NUM_EPISODES, episodes), (NUM_ENV_STEPS_SAMPLED, round(steps))):
+            self.metrics.log_value((ENV_RUNNER_RESULTS, name), amount, reduce="sum")
+        for name, amount in ((NUM_EPISODES_LIFETIME, episodes), (NUM_ENV_STEPS_SAMPLED_LIFETIME, round(steps))):
+            self.metrics.log_value((ENV_RUNNER_RESULTS, name), amount, reduce="lifetime_sum")
+
+    # --- checkpoints --------------------------------------------------------------------------------------------
+
+    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
+        """RLlib's state, and what the driver itself must remember."""
+        state = super().get_state(components, not_components=not_components, **kwargs)
+        state[CONTROL_STATE] = {
+            "curriculum": self._curriculum_state,
+            "sampler": self._sampler.state(),
+            "empty_iterations": self._empty_iterations,
+            "evaluation_at_start": self._evaluation_at_start,
+        }
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take all of it back."""
+        super().set_state(state)
+        if CONTROL_STATE in state:
+            control = state[CONTROL_STATE]
+            self._curriculum_state = control["curriculum"]
+            self._sampler.set_state(control["sampler"])
+            self._empty_iterations = control["empty_iterations"]
+            self._evaluation_at_start = control["evaluation_at_start"]
+
+    def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
+        """Restore, then publish the restored weights under their version."""
+        super().restore_from_path(path, *args, **kwargs)
+        self._publish_weights()
+
+    def cleanup(self) -> None:
+        """Stop runners, learners and the environment's service."""
+        try:
+            super().cleanup()
+        finally:
+            if self._environment is not None:
+                self._environment.stop()

@@ -1,0 +1,197 @@
+"""The configuration: RLlib's own keys, and one typed section a family of components."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
+from rllib_agentic.algorithms.keys import TOP_LEVEL_ALIASES, check_types, has_search_space, merge_section
+from rllib_agentic.algorithms.sections import SECTIONS, Sections, read_sections, section_faults
+from rllib_agentic.errors import InputError, did_you_mean
+
+_RLLIB_ALIASES = {
+    "multiagent", "callbacks", "create_env_on_driver", "custom_eval_function", "framework", "input", "lambda",
+    "num_workers", "num_cpus_for_driver", "_enable_new_api_stack", "__trial_info__", "model", "optimizer",
+    "train_batch_size_per_learner",
+}  # fmt: skip
+
+
+class AgenticConfig(AlgorithmConfig):
+    """Base of every preset's config.
+
+    Sections (see :mod:`rllib_agentic.algorithms.sections`): ``model``, ``env_config``, ``rollout``, ``context``,
+    ``engine``, ``curriculum``, ``filters``, ``advantages``, ``loss``, ``learner``, ``store``. Each is a plain
+    mapping here, so that Tune can search in it at any depth, and is checked and typed by :meth:`sections`.
+
+    Example:
+        >>> config = AgenticConfig().environment("frozenlake").env_runners(rollout={"group_size": 4})
+        >>> config.sections().rollout.group_size
+        4
+    """
+
+    def __init__(self, algo_class: type | None = None) -> None:
+        if algo_class is None:
+            from rllib_agentic.algorithms.agentic import Agentic as algo_class
+        super().__init__(algo_class=algo_class)
+        from rllib_agentic.learner.agentic_learner import AgenticLearner
+        from rllib_agentic.rollout.env_runner import AgenticEnvRunner
+
+        self.env_runner_cls = AgenticEnvRunner
+        self._learner_class = AgenticLearner
+        self.create_local_env_runner = True
+        self._dont_auto_sync_env_runner_states = True
+        self.restart_failed_env_runners = True
+        self.num_env_runners = 0
+        self.num_learners = 0
+        self.observation_space = gym.spaces.Box(0, 1, (1,))
+        self.action_space = gym.spaces.Discrete(2)
+        self.lr = 1e-3
+        self.grad_clip = 1.0
+        self.num_epochs = 1
+        self.minibatch_size = None
+        self.seed = 0
+        self.evaluation_interval = None
+        self.evaluation_duration = 100
+        self.evaluation_at_start = False
+        self.evaluation_samples_per_task = 1
+        self.evaluation_config = {"env_config": {"split": "validation"}, "rollout": {"temperature": 0.0}}
+        for section, default in SECTIONS.items():
+            setattr(self, _attribute(section), copy.deepcopy(default))
+
+    # --- RLlib's chained setters, each with the sections that belong to it -------------------------------------
+
+    def training(self, **settings: Any) -> AgenticConfig:
+        """RLlib's training settings, and the sections ``model, advantages, loss, learner, filters, curriculum``."""
+        return self._chain(super().training, settings, "model advantages loss learner filters curriculum")
+
+    def env_runners(self, **settings: Any) -> AgenticConfig:
+        """RLlib's settings of env runners, and the sections ``rollout, context, engine``."""
+        return self._chain(super().env_runners, settings, "rollout context engine")
+
+    def reporting(self, **settings: Any) -> AgenticConfig:
+        """RLlib's reporting settings, and the section ``store``."""
+        return self._chain(super().reporting, settings, "store")
+
+    def evaluation(
+        self,
+        *,
+        evaluation_at_start: bool = NotProvided,
+        evaluation_samples_per_task: int = NotProvided,
+        **settings: Any,
+    ) -> AgenticConfig:
+        """RLlib's evaluation settings, and two of ours.
+
+        Args:
+            evaluation_at_start: evaluate before the first update too; results carry it as ``evaluation_at_start``.
+            evaluation_samples_per_task: episodes a held-out task (intervals are then clustered by task).
+            **settings: RLlib's: ``evaluation_interval`` (iterations), ``evaluation_duration`` (held-out tasks),
+                ``evaluation_config`` (overrides, for example ``{"env_config": {"split": "test"}}``).
+        """
+        if evaluation_at_start is not NotProvided:
+            self.evaluation_at_start = evaluation_at_start
+        if evaluation_samples_per_task is not NotProvided:
+            self.evaluation_samples_per_task = evaluation_samples_per_task
+        override = settings.get("evaluation_config")
+        if isinstance(override, Mapping) and isinstance(self.evaluation_config, Mapping):
+            merged = copy.deepcopy(dict(self.evaluation_config))
+            for key, value in override.items():
+                merged[key] = merge_section(merged.get(key), value) if isinstance(value, Mapping) else value
+            settings["evaluation_config"] = merged
+        super().evaluation(**settings)
+        return self
+
+    def _chain(self, setter: Any, settings: dict[str, Any], sections: str) -> AgenticConfig:
+        ours = {name: settings.pop(name) for name in sections.split() if name in settings}
+        setter(**settings)
+        for name, value in ours.items():
+            self._merge(name, value)
+        return self
+
+    def _merge(self, section: str, value: Any) -> None:
+        attribute = _attribute(section)
+        setattr(self, attribute, merge_section(getattr(self, attribute), value))
+
+    # --- dicts: YAML, Tune, checkpoints -------------------------------------------------------------------------
+
+    def update_from_dict(self, config_dict: Mapping[str, Any]) -> AgenticConfig:
+        """Take over a mapping as it comes from YAML or Tune.
+
+        Raises:
+            InputError: unknown keys at any depth, wrong types, unknown component types: all in one message.
+        """
+        given = dict(config_dict)
+        faults = [self._unknown_key(key) for key in given if not self._knows(key)]
+        sections = {name: given.pop(name) for name in SECTIONS if name in given}
+        faults += check_types(self, given)
+        for name, value in sections.items():
+            merged = merge_section(getattr(self, _attribute(name)), value)
+            if not has_search_space(merged):
+                faults += section_faults(name, merged)
+        if faults:
+            raise InputError("\n".join(faults))
+        super().update_from_dict(given)
+        for name, value in sections.items():
+            self._merge(name, value)
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """A mapping that :meth:`update_from_dict` takes back."""
+        entries = super().to_dict()
+        entries["model"] = entries.pop(_attribute("model"))
+        return entries
+
+    def _knows(self, key: str) -> bool:
+        return key in SECTIONS or key in _RLLIB_ALIASES or hasattr(self, key)
+
+    def _unknown_key(self, key: str) -> str:
+        hint = TOP_LEVEL_ALIASES.get(key)
+        if hint:
+            return f"config.{key}: unknown key. Did you mean {hint!r}?"
+        near = did_you_mean(key, [*SECTIONS, *(k for k in vars(self) if not k.startswith("_"))])
+        guess = near.split("Known:")[0].strip()
+        return f"config.{key}: unknown key. {guess or ''} Sections: {', '.join(SECTIONS)}; and RLlib's own keys."
+
+    # --- what RLlib asks ----------------------------------------------------------------------------------------
+
+    def sections(self) -> Sections:
+        """All sections, checked and typed.
+
+        Raises:
+            InputError: every fault of every section in one message.
+        """
+        return read_sections({name: getattr(self, _attribute(name)) for name in SECTIONS}, self)
+
+    def validate(self) -> None:
+        """Check everything that can be checked without starting anything.
+
+        Raises:
+            InputError: what is wrong and what to do.
+        """
+        self.sections()
+        super().validate()
+
+    def get_default_rl_module_spec(self) -> RLModuleSpec:
+        """The RLModule around the language model of section ``model``."""
+        from rllib_agentic.rl_module.llm_rl_module import LLMTorchRLModule
+
+        return RLModuleSpec(module_class=LLMTorchRLModule, model_config=self.sections().module_config())
+
+    def get_default_learner_class(self) -> type:
+        """The learner that trains rows."""
+        from rllib_agentic.learner.agentic_learner import AgenticLearner
+
+        return AgenticLearner
+
+    @property
+    def _model_config_auto_includes(self) -> dict[str, Any]:
+        return {}
+
+
+def _attribute(section: str) -> str:
+    # RLlib's old stack owns the attribute ``model`` and validates it, so ours has another name inside.
+    return "language_model" if section == "model" else section

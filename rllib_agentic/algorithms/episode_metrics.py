@@ -1,0 +1,66 @@
+"""Numbers about a batch of trajectories, as they appear in results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rllib_agentic.trajectory.trajectory import Trajectory
+
+
+def episode_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Flat metrics of a batch; means are over valid trajectories, and absent where there are none.
+
+    ``*_frac`` are shares of episodes, ``*_rate`` shares of turns or attempts. Token counts are tokens.
+    """
+    valid = [t for t in trajectories if t.invalid is None]
+    attempts = sum(int(t.metrics.get("attempts", 1)) for t in trajectories)
+    metrics: dict[str, float] = {
+        "num_episodes": len(trajectories),
+        "num_valid_episodes": len(valid),
+        "valid_episode_frac": len(valid) / max(len(trajectories), 1),
+        "env_error_rate": (attempts - len(valid)) / max(attempts, 1),
+    }
+    for kind in sorted({t.invalid for t in trajectories if t.invalid is not None}):
+        metrics[f"invalid/{kind}"] = sum(t.invalid == kind for t in trajectories)
+    if not valid:
+        return metrics
+    returns = np.array([t.total_reward for t in valid])
+    turns = [turn for t in valid for turn in t.turns]
+    metrics |= {
+        "episode_return_mean": float(returns.mean()),
+        "episode_return_std": float(returns.std()),
+        "episode_return_min": float(returns.min()),
+        "episode_return_max": float(returns.max()),
+        "group_return_std": _group_std(valid),
+        "success_rate": float(np.mean([t.success for t in valid])),
+        "terminated_frac": float(np.mean([t.terminated for t in valid])),
+        "truncated_frac": float(np.mean([t.truncated for t in valid])),
+        "num_turns_mean": float(np.mean([len(t.turns) for t in valid])),
+        "segments_mean": float(np.mean([t.num_segments for t in valid])),
+        "response_tokens_mean": float(np.mean([t.num_action_tokens for t in valid])),
+        "context_tokens_max": float(max(len(t.segment_ids(s)) for t in valid for s in {x.segment for x in t.turns})),
+        "action_tokens": float(sum(t.num_action_tokens for t in valid)),
+        "tool_parse_error_rate": _turn_rate(turns, "parse_error"),
+        "invalid_action_rate": _turn_rate(turns, "invalid_action"),
+        "episode_seconds_mean": float(np.mean([t.metrics.get("seconds", 0.0) for t in valid])),
+        "env_seconds_mean": float(np.mean([t.metrics.get("env_seconds", 0.0) for t in valid])),
+    }
+    for name in sorted({name for turn in turns for name in turn.rewards}):
+        per_episode = [sum(turn.rewards.get(name, 0.0) for turn in t.turns) for t in valid]
+        metrics[f"reward/{name}"] = float(np.mean(per_episode))
+    for reason in sorted({t.end_reason for t in valid}):
+        metrics[f"end/{reason}"] = float(np.mean([t.end_reason == reason for t in valid]))
+    return metrics
+
+
+def _turn_rate(turns: Sequence[object], name: str) -> float:
+    return float(np.mean([float(turn.metrics.get(name, 0.0) > 0) for turn in turns])) if turns else 0.0  # type: ignore[attr-defined]
+
+
+def _group_std(valid: Sequence[Trajectory]) -> float:
+    groups: dict[str, list[float]] = {}
+    for t in valid:
+        groups.setdefault(t.group_id, []).append(t.total_reward)
+    return float(np.mean([np.std(g) for g in groups.values()]))

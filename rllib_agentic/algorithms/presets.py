@@ -1,0 +1,48 @@
+"""The presets by name, imported when first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from rllib_agentic.errors import InputError, did_you_mean
+
+PRESETS: dict[str, str] = {
+    "GRPO": "rllib_agentic.algorithms.grpo:GRPO",
+}
+"""Name in YAML and Tune to ``module:Class``; the config class has the same name with ``Config``."""
+
+
+def algorithm_class(name: str) -> type:
+    """The algorithm class of a preset.
+
+    Raises:
+        InputError: no such preset.
+    """
+    if name not in PRESETS:
+        raise InputError(f"run: unknown algorithm {name!r}. {did_you_mean(name, PRESETS)}")
+    module, _, attribute = PRESETS[name].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def register_with_tune() -> None:
+    """Make every preset known to Tune by name, without importing torch or RLlib now.
+
+    Tune keeps trainables pickled. What is pickled here unpickles to the class itself, by importing its module then.
+    """
+    from ray.tune.registry import TRAINABLE_CLASS, _global_registry
+
+    for name, target in PRESETS.items():
+        _global_registry.register(TRAINABLE_CLASS, name, _Deferred(target))
+
+
+class _Deferred:
+    def __init__(self, target: str) -> None:
+        self._target = target
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        module, _, attribute = self._target.partition(":")
+        return _import_attribute, (module, attribute)
+
+
+def _import_attribute(module: str, attribute: str) -> object:
+    return getattr(import_module(module), attribute)

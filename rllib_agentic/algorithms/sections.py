@@ -1,0 +1,204 @@
+"""The sections of the configuration: from plain mappings to checked, typed components."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rllib_agentic.advantages import ESTIMATORS, CriticEstimator
+from rllib_agentic.components import Settings, parse_settings
+from rllib_agentic.context import CONTEXTS
+from rllib_agentic.curriculum import CURRICULA, TaskSampler
+from rllib_agentic.engines.settings import ENGINES
+from rllib_agentic.envs.env import EnvSchema
+from rllib_agentic.envs.registry import env_class
+from rllib_agentic.envs.settings import EnvSettings
+from rllib_agentic.errors import InputError, did_you_mean
+from rllib_agentic.filters import FILTERS, RefillSettings
+from rllib_agentic.learner.settings import LearnerSettings, LearnerSetup
+from rllib_agentic.losses import POLICY_LOSSES
+from rllib_agentic.rendering import Renderer, renderer_for
+from rllib_agentic.rl_module.model_settings import ModelSettings
+from rllib_agentic.rollout.limits import RolloutSettings
+from rllib_agentic.store.settings import StoreSettings
+
+SECTIONS: dict[str, Any] = {
+    "model": {"preset": "tiny"},
+    "env_config": {},
+    "rollout": {},
+    "context": {"type": "append_only"},
+    "engine": {"type": "hf"},
+    "curriculum": {"type": "fixed"},
+    "filters": [],
+    "refill": {},
+    "advantages": {"type": "grpo"},
+    "loss": {"type": "ppo_clip"},
+    "learner": {},
+    "store": {},
+}
+"""Every section with the value that a config starts from; presets lay theirs over it."""
+
+_PLAIN: dict[str, type[Settings]] = {
+    "model": ModelSettings,
+    "env_config": EnvSettings,
+    "rollout": RolloutSettings,
+    "refill": RefillSettings,
+    "learner": LearnerSettings,
+    "store": StoreSettings,
+}
+_FAMILIES: dict[str, Any] = {
+    "context": CONTEXTS,
+    "engine": ENGINES,
+    "curriculum": CURRICULA,
+    "advantages": ESTIMATORS,
+    "loss": POLICY_LOSSES,
+}
+_OF_RLLIB = ("lr", "grad_clip", "num_epochs", "minibatch_size")
+"""Keys of RLlib's own that the learner reads; they stand at the top level, where RLlib's users look for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """All sections of one config, typed. ``seed`` is the run's."""
+
+    model: ModelSettings
+    env_config: EnvSettings
+    rollout: RolloutSettings
+    context: Any
+    engine: Any
+    curriculum: Any
+    filters: tuple[Any, ...]
+    refill: RefillSettings
+    advantages: Any
+    loss: Any
+    learner: LearnerSettings
+    store: StoreSettings
+    seed: int
+
+    def module_config(self) -> dict[str, Any]:
+        """The RLModule's ``model_config``: the model, seeded by the run, with a critic exactly where one is needed."""
+        settings = self.model.model_dump(exclude_unset=True) | {"value_head": self.needs_critic}
+        if self.model.preset == "tiny" and self.model.seed is None:
+            settings["seed"] = self.seed
+        return settings
+
+    @property
+    def needs_critic(self) -> bool:
+        """Whether the advantages come from a critic on the learner."""
+        return isinstance(self.advantages, CriticEstimator)
+
+    def learner_setup(self) -> LearnerSetup:
+        """What the learner reads."""
+        critic = self.advantages if self.needs_critic else None
+        return LearnerSetup(self.learner, self.loss, self.rollout.temperature, critic)
+
+    def renderer(self, model: Any, tokenizer: Any) -> Renderer:
+        """The model's chat format, with every id that its generation config ends a turn on."""
+        ends = getattr(model.generation_config, "eos_token_id", None)
+        return renderer_for(tokenizer, stop_ids=[ends] if isinstance(ends, int) else ends or ())
+
+    def sampler(self, schema: EnvSchema) -> TaskSampler:
+        """Draws the tasks of each iteration."""
+        split = self.env_config.split
+        return TaskSampler(env=schema.name, split=split, num_tasks=schema.splits[split], seed=self.seed)
+
+    def check_against(self, schema: EnvSchema) -> None:
+        """Check what only the environment knows.
+
+        Raises:
+            InputError: no such split, or it is empty.
+        """
+        split = self.env_config.split
+        if schema.splits.get(split, 0) < 1:
+            known = did_you_mean(split, schema.splits)
+            raise InputError(f"config.env_config.split: {schema.name} has no tasks in {split!r}. {known}")
+
+
+def read_sections(given: Mapping[str, Any], config: Any) -> Sections:
+    """Type all sections.
+
+    Args:
+        given: section name to its mapping (or list).
+        config: the AlgorithmConfig, for RLlib's own keys that sections read.
+
+    Raises:
+        InputError: every fault of every section, a line each.
+    """
+    faults, parts = [], {}
+    for name, value in given.items():
+        try:
+            parts[name] = _read(name, value, config)
+        except InputError as error:
+            faults.append(str(error))
+    if not faults:
+        faults += _contradictions(parts, config)
+    if faults:
+        raise InputError("\n".join(faults))
+    return Sections(**parts, seed=int(config.seed or 0))
+
+
+def section_faults(name: str, value: Any) -> list[str]:
+    """Faults of one section on its own; empty where it is fine."""
+    try:
+        _read(name, value, None)
+    except InputError as error:
+        return [str(error)]
+    return []
+
+
+def _read(name: str, value: Any, config: Any) -> Any:
+    if name in _FAMILIES:
+        return _FAMILIES[name].parse(value, f"config.{name}")
+    if name == "filters":
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            raise InputError(f"config.filters: expected a list of mappings with a 'type' key, got {value!r}")
+        return tuple(FILTERS.parse(entry, f"config.filters[{i}]") for i, entry in enumerate(value))
+    if name == "learner" and isinstance(value, Mapping):
+        twice = [key for key in _OF_RLLIB if key in value]
+        if twice:
+            raise InputError(
+                "\n".join(f"config.learner.{key}: stands at the top level: write config.{key}" for key in twice)
+            )
+        if config is not None:
+            value = {**value, **{key: getattr(config, key) for key in _OF_RLLIB}}
+    return parse_settings(_PLAIN[name], value, f"config.{name}")
+
+
+def _contradictions(parts: Mapping[str, Any], config: Any) -> list[str]:
+    faults = []
+    rollout, learner = parts["rollout"], parts["learner"]
+    if getattr(parts["advantages"], "needs_group", False) and rollout.group_size < 2:
+        faults.append(
+            f"config.rollout.group_size: {parts['advantages'].type} compares the members of a group, so it needs at "
+            f"least 2, got {rollout.group_size}"
+        )
+    if not config.in_evaluation:
+        if rollout.temperature == 0:
+            faults.append(
+                "config.rollout.temperature: training needs a temperature above 0: greedy groups are all equal"
+            )
+        if rollout.top_p < 1 or rollout.top_k > 0:
+            faults.append(
+                f"config.rollout: top_p={rollout.top_p}, top_k={rollout.top_k} truncate the distribution, which the "
+                "loss does not know; training needs top_p 1 and top_k 0 (evaluation_config may truncate)"
+            )
+    batch = rollout.group_size * rollout.groups_per_iteration
+    if learner.minibatch_size is not None and learner.minibatch_size > batch:
+        faults.append(
+            f"config.minibatch_size: {learner.minibatch_size} trajectories an optimizer step, but an iteration has "
+            f"{batch} (rollout.group_size {rollout.group_size} x rollout.groups_per_iteration "
+            f"{rollout.groups_per_iteration})"
+        )
+    if learner.minibatch_size is not None and batch % learner.minibatch_size:
+        faults.append(
+            f"config.minibatch_size: {learner.minibatch_size} does not divide the {batch} trajectories of an iteration"
+        )
+    if not isinstance(config.env, str):
+        faults.append(f"config.env: expected an environment's name, got {config.env!r}")
+    elif parts["env_config"].backend != "url":
+        try:
+            env_class(config.env)
+        except InputError as error:
+            faults.append(str(error))
+    return faults

@@ -1,0 +1,246 @@
+"""The env runner: the Ray shell around the episode loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import traceback
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import ray
+from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
+from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
+from ray.rllib.env.env_runner import EnvRunner
+from ray.rllib.utils.checkpoints import Checkpointable
+from ray.rllib.utils.framework import get_device
+from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
+
+from rllib_agentic.engines.legal_tokens import ActionTries
+from rllib_agentic.envs.session import EnvClient
+from rllib_agentic.errors import InputError, StaleWeightsError
+from rllib_agentic.rollout.episode import EpisodePlan, Rollout
+from rllib_agentic.rollout.group import play
+from rllib_agentic.rollout.limits import RolloutSettings
+from rllib_agentic.trajectory.trajectory import Trajectory
+
+T = TypeVar("T")
+ENGINE_COUNTERS = ("prefilled_tokens", "reused_tokens", "sampled_tokens", "forced_tokens", "forwards", "evictions")
+
+
+class Connection(Protocol):
+    """How a runner reaches an environment."""
+
+    def open(self) -> EnvClient:
+        """A client of its own."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutJob:
+    """What the driver asks of one runner. A runner that was just restarted can do it: everything is in here.
+
+    Attributes:
+        plans: the episodes, whole groups together so that they share their prompt's prefill.
+        connections: environment name to where it is served.
+        policy_version: the version that must sample.
+        weights: the state of that version, or a reference to it; fetched only by a runner that holds another.
+        rollout: limits and sampling (evaluation has its own).
+    """
+
+    plans: tuple[EpisodePlan, ...]
+    connections: Mapping[str, Connection]
+    policy_version: int
+    weights: Any
+    rollout: RolloutSettings
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutReport:
+    """What a runner gives back: trajectories in the order of the plans, or the failure that stopped it.
+
+    Attributes:
+        trajectories: empty where ``failure`` is set.
+        policy_version: the version that the runner held.
+        engine_metrics: counters of the engine since the last report.
+        failure: traceback of a bug in our or the environment's code, for the driver to raise.
+        input_error: message of an :class:`InputError`, for the driver to raise as such.
+    """
+
+    trajectories: list[Trajectory]
+    policy_version: int
+    engine_metrics: dict[str, float]
+    failure: str | None = None
+    input_error: str | None = None
+
+
+class AgenticEnvRunner(EnvRunner, Checkpointable):
+    """Plays many episodes at once over its own copy of the policy.
+
+    It has no gymnasium environment, connectors or RLlib episodes: environments are sessions of a service, and what it
+    samples are :class:`Trajectory` objects. The local runner beside remote ones never samples and holds no model.
+    """
+
+    def __init__(self, *, config: Any, **kwargs: Any) -> None:
+        super().__init__(config=config, **kwargs)
+        self.worker_index = self.worker_index or 0
+        self.module: Any = None
+        self._policy_version = -1
+        self._engine: Any = None
+        self._clients: dict[str, Any] = {}
+        self._tools: dict[str, Any] = {}
+        self._loop = _BackgroundLoop(f"episodes-{self.worker_index}")
+        if self.worker_index > 0 or self.config.num_env_runners == 0:
+            self.make_module()
+
+    def make_module(self) -> None:
+        """Build the policy, its renderer and its engine."""
+        sections = self.config.sections()
+        spec = self.config.get_rl_module_spec(spaces=self.get_spaces(), inference_only=True)
+        device = get_device(self.config, self.config.num_gpus_per_env_runner if self.worker_index else 0)
+        self.module = spec.build()
+        self.module.to(device)
+        self.module.eval()
+        self._sections = sections
+        self._renderer = sections.renderer(self.module.model, self.module.tokenizer)
+        self._make_trie = ActionTries(self.module.tokenizer, self._renderer.end_of_turn_id).trie
+        self._engine = sections.engine.build(self.module.model, self.module.tokenizer)
+
+    def sample(self, job: RolloutJob) -> RolloutReport:
+        """Play the job's episodes. Nothing raises in here: an exception would end the actor and hide its cause."""
+        try:
+            return self._loop.run(self._play(job))
+        except InputError as error:
+            return RolloutReport([], self._policy_version, {}, input_error=str(error))
+        except Exception:
+            return RolloutReport([], self._policy_version, {}, failure=traceback.format_exc())
+
+    async def _play(self, job: RolloutJob) -> RolloutReport:
+        self._load(job)
+        before = self._engine.metrics()
+        for name, connection in job.connections.items():
+            if name not in self._clients:
+                client = connection.open()
+                self._tools[name] = tuple(dict(tool) for tool in (await client.schema()).tools)
+                self._clients[name] = client
+        rollout = Rollout(
+            engine=self._engine,
+            renderer=self._renderer,
+            clients=self._clients,
+            make_strategy=self._sections.context.make,
+            make_trie=self._make_trie,
+            settings=job.rollout,
+            tools=self._tools,
+        )
+        trajectories = await play(rollout, job.plans)
+        after = self._engine.metrics()
+        spent = {name: after[name] - before[name] for name in ENGINE_COUNTERS}
+        return RolloutReport(trajectories, self._policy_version, spent)
+
+    def _load(self, job: RolloutJob) -> None:
+        if job.policy_version == self._policy_version:
+            return
+        weights = ray.get(job.weights) if isinstance(job.weights, ray.ObjectRef) else job.weights
+        if weights is None:
+            raise StaleWeightsError(
+                "stale_weights",
+                f"runner {self.worker_index} holds version {self._policy_version}, version {job.policy_version} was "
+                "asked for, and no weights came with the job",
+            )
+        self.module.set_state(weights)
+        self._set_version(job.policy_version)
+
+    def _set_version(self, version: int) -> None:
+        self._policy_version = version
+        if self._engine is not None:
+            self._engine.weights_updated(version)
+
+    # --- what RLlib asks ----------------------------------------------------------------------------------------
+
+    def get_spaces(self) -> dict[str, Any]:
+        """Dummy spaces: the policy reads tokens, not gymnasium observations."""
+        spaces = (self.config.observation_space, self.config.action_space)
+        return {INPUT_ENV_SPACES: spaces, INPUT_ENV_SINGLE_SPACES: spaces, DEFAULT_MODULE_ID: spaces}
+
+    def assert_healthy(self) -> None:
+        """A runner that samples has a policy."""
+        if self.module is None and (self.worker_index > 0 or self.config.num_env_runners == 0):
+            raise AssertionError(f"runner {self.worker_index} has no policy")
+
+    def get_metrics(self) -> Any:
+        """RLlib's logger; episode metrics travel with the trajectories instead."""
+        return self.metrics.reduce()
+
+    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
+        """Version and (where asked for) weights."""
+        state: dict[str, Any] = {WEIGHTS_SEQ_NO: self._policy_version}
+        if self.module is not None and self._check_component(COMPONENT_RL_MODULE, components, not_components):
+            state[COMPONENT_RL_MODULE] = self.module.get_state(**kwargs)
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take weights as RLlib sends them after a restore. Jobs bring weights of their own, with their version."""
+        weights = state.get(COMPONENT_RL_MODULE)
+        if weights is None or self.module is None:
+            return
+        if isinstance(weights, ray.ObjectRef):
+            weights = ray.get(weights)
+        self.module.set_state(weights.get(DEFAULT_MODULE_ID, weights))
+        self._set_version(int(state.get(WEIGHTS_SEQ_NO, -1)))
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """How a checkpoint makes this object again."""
+        return (), {"config": self.config}
+
+    def get_checkpointable_components(self) -> list[tuple[str, Checkpointable]]:
+        """None: the weights lie in the learner group's checkpoint once."""
+        return []
+
+    def stop(self) -> None:
+        """Close sessions, connections and the loop."""
+        if self._loop.running:
+            for client in self._clients.values():
+                self._loop.run(client.aclose())
+            self._clients.clear()
+            if self._engine is not None:
+                self._engine.close()
+            self._loop.stop()
+
+
+class _BackgroundLoop:
+    """An asyncio loop in a thread of its own, so that a caller with a running loop (a notebook) can use it too."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run to the end; a KeyboardInterrupt in the caller cancels it and waits for its clean-up."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=10)
+        self._loop.close()
+
+
+def split_plans(plans: Sequence[EpisodePlan], parts: int) -> list[tuple[EpisodePlan, ...]]:
+    """Deal whole groups to ``parts`` runners, the largest group first to the runner with the fewest episodes."""
+    groups: dict[str, list[EpisodePlan]] = {}
+    for plan in plans:
+        groups.setdefault(plan.group_id, []).append(plan)
+    shares: list[list[EpisodePlan]] = [[] for _ in range(parts)]
+    for group in sorted(groups.values(), key=len, reverse=True):
+        min(shares, key=len).extend(group)
+    return [tuple(share) for share in shares]
