@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,7 +45,7 @@ class TinyPolicy(nn.Module):
         return self.model.lm_head(hidden)
 
 
-def make_row(mask: Sequence[int], *, seed: int = 0, legal: bool = False, **fields: object) -> Row:
+def make_row(mask: Sequence[int], *, seed: int = 0, legal: bool = False, **fields: Any) -> Row:
     """A row with random tokens and advantages; with ``legal``, positions in turn free, forced, and of four tokens."""
     rng = np.random.default_rng(seed)
     action_mask = np.array(mask, bool)
@@ -118,3 +119,9 @@ def make_scorer(policy: TinyPolicy, setup: LearnerSetup) -> Scorer:
         head=find_head(policy),
         critic=None if setup.critic is None else policy.value_head,
     )
+
+
+def grad_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The gradient that a backward pass left."""
+    assert tensor.grad is not None
+    return tensor.grad

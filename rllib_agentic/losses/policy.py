@@ -232,7 +232,7 @@ class SAPO(PolicyLoss):
     def __call__(self, inputs: LossInputs) -> TokenLoss:
         """See the class."""
         ratio, advantages = inputs.log_ratio().exp(), _advantages(inputs)
-        tau = torch.where(advantages > 0, self.tau_positive, self.tau_negative)
+        tau = torch.full_like(ratio, self.tau_negative).masked_fill(advantages > 0, self.tau_positive)
         gate = torch.sigmoid(tau * (ratio - 1)) * 4 / tau
         return TokenLoss(-gate * advantages, {"ratio": ratio.detach()})
 
