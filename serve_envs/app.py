@@ -21,9 +21,7 @@ from rllib_agentic.envs.settings import EnvSettings
 from serve_envs.gateway import make_http_app
 from serve_envs.worker import EnvWorker
 
-_ROUTER = RequestRouterConfig(
-    request_router_class="serve_envs.routing:SessionRouter", request_router_kwargs={"num_fallback_replicas": 0}
-)
+_ROUTER = RequestRouterConfig(request_router_class="serve_envs.routing:SessionRouter")
 _MAX_ONGOING = 100_000  # capacity is counted in sessions, by the workers
 
 
@@ -45,11 +43,11 @@ class EnvReplica:
 
     async def health(self) -> bytes:
         """A :class:`wire.HealthAnswer` with this worker in it."""
-        return self._worker.health().model_dump_json().encode()
+        return (await self._worker.health()).model_dump_json().encode()
 
     async def schema(self) -> bytes:
         """A :class:`wire.SchemaAnswer`."""
-        return self._worker.schema().model_dump_json().encode()
+        return (await self._worker.schema()).model_dump_json().encode()
 
     async def batch(self, body: bytes) -> bytes:
         """A :class:`wire.BatchRequest` in, a :class:`wire.BatchAnswer` out."""

@@ -66,7 +66,7 @@ class EnvWorker:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sweeper: asyncio.Task[None] | None = None
 
-    def health(self) -> HealthAnswer:
+    async def health(self) -> HealthAnswer:
         """Answers at once, whatever the environments do."""
         return HealthAnswer(
             env=self._host.schema.name,
@@ -80,7 +80,7 @@ class EnvWorker:
             ],
         )
 
-    def schema(self) -> SchemaAnswer:
+    async def schema(self) -> SchemaAnswer:
         """The environment, and the limits of this service."""
         return SchemaAnswer(env=self._host.schema, ttl_s=self._ttl_s, call_timeout_s=self._host.call_timeout_s)
 

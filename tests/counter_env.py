@@ -10,6 +10,8 @@ from collections.abc import Callable
 from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
 from rllib_agentic.trajectory.message import Message
 
+UNLUCKY_SEED = 666_666
+
 
 class Ledger:
     """What happened to the environments of one test, whichever thread they ran in."""
@@ -61,6 +63,8 @@ class CounterEnv:
         if self.ledger.failing_resets > 0:
             self.ledger.failing_resets -= 1
             raise RuntimeError("no luck at reset")
+        if seed == UNLUCKY_SEED:
+            raise RuntimeError("never any luck with this seed")
         self.count = self.start
         return self._observe(f"TASK {split} {index} {seed}")
 

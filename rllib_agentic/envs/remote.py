@@ -9,6 +9,8 @@ from itertools import count
 from typing import Any, TypeVar
 from uuid import uuid4
 
+from pydantic import ValidationError
+
 from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
 from rllib_agentic.envs.faults import EnvFault, FaultCode
 from rllib_agentic.envs.retries import WORTH_ANOTHER_SESSION, RetryPolicy
@@ -24,7 +26,7 @@ from rllib_agentic.envs.wire import (
     StepAnswer,
     StepRequest,
 )
-from rllib_agentic.errors import InfrastructureError
+from rllib_agentic.errors import InfrastructureError, InputError
 from rllib_agentic.trajectory.trajectory import Task
 
 T = TypeVar("T")
@@ -118,7 +120,10 @@ class RemoteClient:
 
     async def _create_once(self, task: Task) -> RemoteSession:
         session_id = f"{await self._next_worker()}.{uuid4().hex}"
-        request = CreateRequest(session_id=session_id, split=task.split, index=task.index, seed=task.seed)
+        try:
+            request = CreateRequest(session_id=session_id, split=task.split, index=task.index, seed=task.seed)
+        except ValidationError as error:
+            raise InputError(f"environment {self.address}: {task!r} is no task: {error}") from None
         self._open.add(session_id)
         try:
             answer = await self.ask(request)
@@ -191,7 +196,10 @@ class RemoteSession:
 
     async def step(self, action: str) -> StepResult:
         """Send one action (see :class:`EnvSession`)."""
-        request = StepRequest(session_id=self._session_id, step=self._steps + 1, action=action)
+        try:
+            request = StepRequest(session_id=self._session_id, step=self._steps + 1, action=action)
+        except ValidationError as error:
+            raise InputError(f"environment {self._client.address}: this action cannot be sent: {error}") from None
         try:
             answer = await self._client.ask(request)
         except EnvFault as fault:

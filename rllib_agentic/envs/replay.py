@@ -50,6 +50,7 @@ class ReplayingSession:
         self._first = session.first
         self._rebuilds_left = max_rebuilds
         self._history: list[tuple[str, StepResult]] = []
+        self._closed = False
 
     @property
     def session_id(self) -> str:
@@ -69,6 +70,7 @@ class ReplayingSession:
 
     async def close(self) -> None:
         """End the session (see :class:`EnvSession`)."""
+        self._closed = True
         await self._session.close()
 
     async def _recovering(self, action: str) -> StepResult:
@@ -79,7 +81,8 @@ class ReplayingSession:
                     await self._rebuild()
                 return await self._session.step(action)
             except InfrastructureError as error:
-                if error.kind != "session_lost" or isinstance(error, _ReplayDiverged) or self._rebuilds_left == 0:
+                hopeless = self._closed or self._rebuilds_left == 0 or isinstance(error, _ReplayDiverged)
+                if error.kind != "session_lost" or hopeless:
                     raise
                 _log.warning("%s; rebuilding it from %d actions", error, len(self._history))
                 self._rebuilds_left -= 1

@@ -34,13 +34,13 @@ class EnvSettings(Settings):
     app: str | None = None
     split: str = "train"
     args: Mapping[str, Any] = Field(default_factory=dict)
-    num_replicas: int = Field(1, ge=1)
-    max_sessions: int = Field(256, ge=1)
-    ttl_s: float = Field(600.0, gt=0)
-    call_timeout_s: float = Field(60.0, gt=0)
-    cpus_per_replica: float = Field(0.0, ge=0)
-    max_retries: int = Field(3, ge=0)
-    max_rebuilds: int = Field(2, ge=0)
+    num_replicas: int = Field(default=1, ge=1)
+    max_sessions: int = Field(default=256, ge=1)
+    ttl_s: float = Field(default=600.0, gt=0)
+    call_timeout_s: float = Field(default=60.0, gt=0)
+    cpus_per_replica: float = Field(default=0.0, ge=0)
+    max_retries: int = Field(default=3, ge=0)
+    max_rebuilds: int = Field(default=2, ge=0)
 
     @model_validator(mode="before")
     @classmethod

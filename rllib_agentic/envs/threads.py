@@ -84,11 +84,12 @@ class BlockingCalls:
 
     def _submit(self, job: _Job) -> None:
         with self._lock:
-            jobs = self._idle.pop() if self._idle else None
-        if jobs is None:
-            jobs = queue.SimpleQueue()
-            threading.Thread(target=self._work, args=(jobs,), name=f"{self._name}-call", daemon=True).start()
+            if self._idle:
+                self._idle.pop().put(job)
+                return
+        jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         jobs.put(job)
+        threading.Thread(target=self._work, args=(jobs,), name=f"{self._name}-call", daemon=True).start()
 
     def _work(self, jobs: queue.SimpleQueue[_Job]) -> None:
         while True:
@@ -99,7 +100,7 @@ class BlockingCalls:
                     if jobs in self._idle:
                         self._idle.remove(jobs)
                         return
-                continue  # taken from the idle list a moment ago: its job is on the way
+                continue  # taken from the idle list a moment ago: its job is there
             report = job()
             with self._lock:
                 self._idle.append(jobs)  # before the caller hears of it, so that its next call finds this thread

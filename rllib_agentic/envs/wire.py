@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StringConstraints
 
 from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
 from rllib_agentic.envs.faults import EnvFault, FaultCode
@@ -18,7 +18,17 @@ MAX_BODY_BYTES = 16 * 2**20
 MAX_BATCH = 4096
 
 SessionId = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
-Text = Annotated[str, StringConstraints(strict=True)]
+
+
+def _require_unicode(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"no Unicode text: a lone surrogate at position {error.start}") from None
+    return text
+
+
+Text = Annotated[str, StringConstraints(strict=True), AfterValidator(_require_unicode)]
 
 
 def routing_key(session_id: str) -> str:

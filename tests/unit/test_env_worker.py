@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 from counter_env import CounterEnv, Ledger, QuickCounterEnv
@@ -30,7 +31,7 @@ def make_worker(ledger: Ledger, env: Callable[..., Env] = CounterEnv, timeout_s:
     return worker
 
 
-async def ask(worker: EnvWorker, request: wire.Request) -> wire.Answer:
+async def ask(worker: EnvWorker, request: Any) -> Any:
     (answer,) = await worker.batch([request], 60.0)
     return answer
 
@@ -57,8 +58,8 @@ def code_of(answer: wire.Answer) -> FaultCode:
     return answer.error.code
 
 
-def sessions_of(worker: EnvWorker) -> int:
-    return worker.health().workers[0].sessions
+async def sessions_of(worker: EnvWorker) -> int:
+    return (await worker.health()).workers[0].sessions
 
 
 def test_create_echoes_the_task_and_shows_the_first_observation():
@@ -148,7 +149,7 @@ def test_a_failing_step_frees_the_slot_and_tells_why_to_whoever_repeats_it(actio
         worker = make_worker(ledger := Ledger(), max_sessions=1)
         await ask(worker, create("a"))
         failed = await ask(worker, step("a", 1, action))
-        assert sessions_of(worker) == 0
+        assert await sessions_of(worker) == 0
         assert await ask(worker, step("a", 1, action)) == failed
         assert code_of(await ask(worker, step("a", 2, "inc"))) is FaultCode.SESSION_CLOSED
         assert (await ask(worker, create("b"))).kind == "created"
@@ -165,7 +166,7 @@ def test_failing_resets_free_their_slots():  # EV04: capacity 2, 10 resets that 
         ledger.failing_resets = 10
         for i in range(10):
             assert code_of(await ask(worker, create(f"s{i}"))) is FaultCode.ENV_FAILED
-        assert sessions_of(worker) == 0
+        assert await sessions_of(worker) == 0
         assert (await ask(worker, create("ok"))).kind == "created"
         await worker.aclose()
         return ledger.made, ledger.closed
@@ -181,7 +182,7 @@ def test_a_task_that_is_none_is_refused_with_the_valid_ones(split, index, messag
     async def run():
         worker = make_worker(ledger := Ledger())
         answer = await ask(worker, create("a", index, split=split))
-        return answer, sessions_of(worker), ledger.made
+        return answer, await sessions_of(worker), ledger.made
 
     answer, sessions, made = asyncio.run(run())
     assert code_of(answer) is FaultCode.BAD_INPUT
@@ -203,7 +204,7 @@ def test_a_full_worker_says_when_to_come_back_and_vanished_clients_lose_their_sl
         expired = await ask(worker, step("gone0", 1, "inc"))
         assert code_of(expired) is FaultCode.SESSION_CLOSED
         assert "2 s without a request" in expired.error.message
-        assert sessions_of(worker) == 1
+        assert await sessions_of(worker) == 1
         await worker.aclose()
         return ledger.made, ledger.closed
 
@@ -238,7 +239,7 @@ def test_slow_steps_hold_back_neither_others_nor_the_health_check():  # EV17
         assert [answer.kind for answer in slow] == ["pending"] * 7 + ["stepped"]
         for _ in range(7):
             assert ledger.waiting.acquire(timeout=10)  # all seven are inside their environments at once
-        assert worker.health().workers[0].sessions == 8
+        assert (await worker.health()).workers[0].sessions == 8
         ledger.gate.set()
         answers = await worker.batch([step(i, 1, "wait") for i in ids[:7]], 60.0)
         assert {text_of(answer) for answer in answers} == {"wait"}
@@ -253,15 +254,15 @@ def test_a_stuck_step_loses_its_session_at_once_and_its_environment_is_closed_wh
         await ask(worker, create("a"))
         (stuck,) = await worker.batch([step("a", 1, "wait")], 60.0)
         assert code_of(stuck) is FaultCode.ENV_TIMEOUT
-        assert sessions_of(worker) == 0
-        assert worker.health().workers[0].stuck_calls == 1
+        assert await sessions_of(worker) == 0
+        assert (await worker.health()).workers[0].stuck_calls == 1
         assert await ask(worker, step("a", 1, "wait")) == stuck
         assert (await ask(worker, create("b"))).kind == "created"
         ledger.gate.set()
         await worker.aclose()
         while ledger.closed < 2:  # the thread that was stuck closes what it was in
             await asyncio.sleep(0.001)
-        assert worker.health().workers[0].stuck_calls == 0
+        assert (await worker.health()).workers[0].stuck_calls == 0
         return ledger.made
 
     assert asyncio.run(run()) == 2
@@ -274,7 +275,7 @@ def test_closing_in_the_middle_of_a_step_frees_the_slot_and_closes_once():  # EV
         await worker.batch([step("a", 1, "wait")], 0.0)
         assert ledger.waiting.acquire(timeout=10)
         assert (await ask(worker, close("a"))).was_open
-        assert (sessions_of(worker), ledger.closed) == (0, 0)
+        assert (await sessions_of(worker), ledger.closed) == (0, 0)
         ledger.gate.set()
         await worker.aclose()
         return ledger.made, ledger.closed
@@ -365,10 +366,10 @@ def test_two_hundred_sessions_leave_nothing_behind(env, monkeypatch):  # EV01: a
         await worker.batch([step(i, 1, "inc") for i in ids[0::3]], 60.0)
         await worker.batch([close(i) for i in ids[1::3]], 60.0)
         await worker.batch([step(i, 1, "raise") for i in ids[2::3]], 60.0)
-        assert sessions_of(worker) == len(ids[0::3])
+        assert await sessions_of(worker) == len(ids[0::3])
         clock.now = 6.0
         worker.sweep()
-        assert sessions_of(worker) == 0
+        assert await sessions_of(worker) == 0
         await worker.aclose()
         return ledger.made, ledger.closed
 
