@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import random
+from typing import Literal
 
 from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
 from rllib_agentic.errors import InputError
 from rllib_agentic.trajectory.message import Message
 from serve_envs.action_text import extract_action
-from serve_envs.frozenlake.tasks import MOVES, Cell, Lake, Start, make_splits, splits_hash
+from serve_envs.frozenlake.tasks import MOVES, Cell, Corners, Lake, Start, make_splits, splits_hash
 
 _SYSTEM = (
-    "You walk on a frozen lake. Reach the goal. A hole ends the walk. Answer with one action: Up, Down, Left or Right."
+    "You walk on a frozen lake. Reach the goal. A hole ends the walk.\n"
+    "Map: A you, F ice, H hole, G goal.\n"
+    "Answer with one action: Up, Down, Left or Right."
 )
-_NAMES = {"S": "ice", "F": "ice", "H": "hole", "G": "goal", None: "edge"}
 
 
 class FrozenLake:
@@ -24,7 +26,9 @@ class FrozenLake:
         size: side of the square map, from 2.
         frozen_probability: chance that a square is ice and not a hole.
         slip: chance of sliding to each of the two sides instead of going ahead; 1/3 is Gymnasium's slippery lake.
-        start: ``corner`` (top left) or ``random``.
+        start: ``corner`` (the map's S) or ``random`` (any square from which the goal can be reached).
+        corners: ``fixed`` (S top left, G bottom right) or ``random`` (maps are turned by quarters).
+        show_map: in ``every`` observation, only in the ``first``, or ``never``.
         max_steps: steps after which the episode is truncated.
         train: tasks in the split ``train``.
         validation: tasks in the split ``validation``.
@@ -40,6 +44,8 @@ class FrozenLake:
         frozen_probability: float = 0.8,
         slip: float = 0.0,
         start: Start = "corner",
+        corners: Corners = "fixed",
+        show_map: Literal["every", "first", "never"] = "every",
         max_steps: int = 100,
         train: int = 800,
         validation: int = 100,
@@ -53,17 +59,23 @@ class FrozenLake:
             raise InputError(f"frozenlake: slip must be in [0, 0.5], got {slip}")
         if start not in ("corner", "random"):
             raise InputError(f"frozenlake: start must be 'corner' or 'random', got {start!r}")
+        if corners not in ("fixed", "random"):
+            raise InputError(f"frozenlake: corners must be 'fixed' or 'random', got {corners!r}")
+        if show_map not in ("every", "first", "never"):
+            raise InputError(f"frozenlake: show_map must be 'every', 'first' or 'never', got {show_map!r}")
         if max_steps < 1:
             raise InputError(f"frozenlake: max_steps must be at least 1, got {max_steps}")
         if min(train, validation, test) < 0 or train + validation + test == 0:
             raise InputError("frozenlake: train, validation and test must not be negative, nor all 0")
         counts = (("train", train), ("validation", validation), ("test", test))
-        self._splits = make_splits(size, frozen_probability, start, counts)
+        self._splits = make_splits(size, frozen_probability, start, corners, counts)
         self._size = size
+        self._show_map = show_map
         self._slip = slip
         self._max_steps = max_steps
         self._lake: Lake | None = None
         self._cell: Cell = (0, 0)
+        self._walked: set[Cell] = set()
         self._steps = 0
         self._random = random.Random()
 
@@ -84,6 +96,7 @@ class FrozenLake:
         """Begin a walk; ``seed`` decides the slips."""
         self._lake = self._splits[split][index]
         self._cell = self._lake.start
+        self._walked = {self._cell}
         self._steps = 0
         self._random = random.Random(f"frozenlake {split} {index} {seed}")
         return self._observation(self._view(), system=True, info={"category": f"{self._to_goal()} steps"})
@@ -141,6 +154,7 @@ class FrozenLake:
         assert self._lake is not None
         if self._lake.square(target) is not None:
             self._cell = target
+            self._walked.add(target)
 
     def _towards(self, word: str) -> Cell:
         return (self._cell[0] + MOVES[word][0], self._cell[1] + MOVES[word][1])
@@ -151,18 +165,28 @@ class FrozenLake:
 
     def _view(self) -> str:
         assert self._lake is not None
-        rows = [list(row.replace("S", "F")) for row in self._lake.rows]
-        rows[self._cell[0]][self._cell[1]] = "A"
-        around = " ".join(f"{word}: {_NAMES[self._lake.square(self._towards(word))]}." for word in MOVES)
-        down, right = self._size - 1 - self._cell[0], self._size - 1 - self._cell[1]
-        return "\n".join(" ".join(row) for row in rows) + f"\n{around}\nGoal: {down} down, {right} right."
+        lines = []
+        if self._show_map == "every" or (self._show_map == "first" and self._steps == 0):
+            rows = [list(row.replace("S", "F")) for row in self._lake.rows]
+            rows[self._cell[0]][self._cell[1]] = "A"
+            lines += [" ".join(row) for row in rows]
+        ways = [word for word in MOVES if self._lake.square(self._towards(word)) in ("S", "F", "G")]
+        fresh = [word for word in ways if self._towards(word) not in self._walked]
+        walked = [word for word in ways if self._towards(word) in self._walked]
+        lines.append(f"Fresh ice: {', '.join(fresh) or 'none'}. Footprints: {', '.join(walked) or 'none'}.")
+        goal = self._lake.find("G")
+        down, right = goal[0] - self._cell[0], goal[1] - self._cell[1]
+        legs = [f"{abs(down)} {'down' if down > 0 else 'up'}"] if down else []
+        legs += [f"{abs(right)} {'right' if right > 0 else 'left'}"] if right else []
+        lines.append(f"Goal: {', '.join(legs)}.")
+        return "\n".join(lines)
 
     def _observation(
         self, text: str, *, system: bool = False, final: bool = False, info: dict[str, str] | None = None
     ) -> Observation:
         assert self._lake is not None
         messages = (Message("system", _SYSTEM),) if system else ()
-        key = hashlib.sha256(repr((self._lake.rows, self._cell)).encode()).hexdigest()[:16]
+        key = hashlib.sha256(repr((self._lake.rows, self._cell, sorted(self._walked))).encode()).hexdigest()[:16]
         return Observation(
             messages=(*messages, Message("user", text)),
             actions=() if final else tuple(MOVES),

@@ -17,6 +17,7 @@ from rllib_agentic.errors import InputError
 
 Cell = tuple[int, int]
 Start = Literal["corner", "random"]
+Corners = Literal["fixed", "random"]
 
 MOVES: Mapping[str, Cell] = {"Up": (-1, 0), "Down": (1, 0), "Left": (0, -1), "Right": (0, 1)}
 """Action to the change of row and column. The order is the order in which actions are listed."""
@@ -29,7 +30,7 @@ class Lake:
     """One task.
 
     Attributes:
-        rows: the map, a text a row: S start corner, F frozen, H hole, G goal (bottom right).
+        rows: the map, a text a row: S start corner, F frozen, H hole, G goal, in the corner opposite to S.
         start: where the agent begins; the goal can be reached from there.
     """
 
@@ -42,9 +43,14 @@ class Lake:
         size = len(self.rows)
         return self.rows[row][column] if 0 <= row < size and 0 <= column < size else None
 
+    def find(self, letter: str) -> Cell:
+        """The cell of the first square with this letter; there is one S and one G."""
+        row = next(number for number, squares in enumerate(self.rows) if letter in squares)
+        return (row, self.rows[row].index(letter))
+
     def distances(self) -> dict[Cell, int]:
         """Fewest steps to the goal from every cell from which it can be reached (breadth-first from the goal)."""
-        goal = (len(self.rows) - 1, len(self.rows) - 1)
+        goal = self.find("G")
         found = {goal: 0}
         queue = deque([goal])
         while queue:
@@ -59,7 +65,7 @@ class Lake:
 
 @lru_cache(maxsize=8)
 def make_splits(
-    size: int, frozen_probability: float, start: Start, counts: tuple[tuple[str, int], ...]
+    size: int, frozen_probability: float, start: Start, corners: Corners, counts: tuple[tuple[str, int], ...]
 ) -> dict[str, tuple[Lake, ...]]:
     """Draw the lakes of every split; no map occurs twice, within a split or in two.
 
@@ -69,7 +75,8 @@ def make_splits(
     Args:
         size: side of the square map.
         frozen_probability: chance that a square is ice and not a hole.
-        start: ``corner`` (top left), or ``random``: any square, drawn by the task, from which the goal can be reached.
+        start: ``corner`` (on S), or ``random``: any square, drawn by the task, from which the goal can be reached.
+        corners: ``fixed`` (S top left, G bottom right), or ``random``: each map is turned by the task.
         counts: ``(split, number of tasks)`` pairs.
 
     Raises:
@@ -82,6 +89,8 @@ def make_splits(
     seen: set[tuple[str, ...]] = set()
     for seed in range(_DRAWS_PER_TASK * wanted):
         rows = tuple(generate_random_map(size=size, p=frozen_probability, seed=seed))
+        if corners == "random":
+            rows = _turned(rows, quarters=random.Random(f"frozenlake corners {seed}").randrange(4))
         if rows in seen:
             continue
         splits[owners[len(seen)]].append(Lake(rows, _start_cell(rows, start, seed)))
@@ -100,8 +109,15 @@ def splits_hash(splits: Mapping[str, tuple[Lake, ...]]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def _turned(rows: tuple[str, ...], quarters: int) -> tuple[str, ...]:
+    for _ in range(quarters):
+        rows = tuple("".join(column) for column in zip(*reversed(rows), strict=True))
+    return rows
+
+
 def _start_cell(rows: tuple[str, ...], start: Start, seed: int) -> Cell:
+    lake = Lake(rows, (0, 0))
     if start == "corner":
-        return (0, 0)
-    cells = sorted(cell for cell, steps in Lake(rows, (0, 0)).distances().items() if steps > 0)
+        return lake.find("S")
+    cells = sorted(cell for cell, steps in lake.distances().items() if steps > 0)
     return random.Random(f"frozenlake start {seed}").choice(cells)

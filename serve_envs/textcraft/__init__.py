@@ -1,0 +1,1 @@
+"""TextCraft: craft a goal item from recipes, intermediate items included."""
