@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.configuration_utils import PretrainedConfig
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from rllib_agentic.errors import InputError
+
+# What transformers raises for a source that is no model, is broken, or whose shapes contradict its config.
+_FAULTS = (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError)
 
 
 def read_config(source: str, **options: Any) -> PretrainedConfig:
@@ -76,7 +80,7 @@ def _explained(source: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (OSError, ValueError, ImportError, KeyError) as error:
+    except _FAULTS as error:
         reason = " ".join(str(error).split())[:300]
         where = (
             "this folder cannot be loaded as a causal language model"
