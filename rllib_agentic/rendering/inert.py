@@ -104,6 +104,8 @@ class InertEncoder:
         if self._refused.isdisjoint(ids):
             return ids
         if len(text) < 2:
+            if text not in self.controls | self.marks:
+                return ids  # a character that the vocabulary lacks: the unknown token
             raise InputError(f"the tokenizer has no way to encode {text!r} without one of its control tokens")
         middle = len(text) // 2  # the vocabulary itself holds a control token: cut the text until it is cut too
         return self._encode(text[:middle]) + self._encode(text[middle:])
