@@ -34,13 +34,17 @@ CHAT_TEMPLATE = (
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
+# Words of the chat format and of nearly every environment; all others come out of the environments themselves.
+_ALWAYS = "system user assistant tool Action action left right up down Left Right Up Down yes no Yes No"
 _TASKS, _TURNS = 300, 12
 
 
 def collect_corpus() -> dict[str, int]:
     """Words (as the tokenizer splits text) and how often they occur in the training splits of all environments."""
-    words: Counter[str] = Counter({word: 1000 for word in ("system", "user", "assistant", "tool")})
     splitter = _splitter()
+    words: Counter[str] = Counter()
+    for word in _ALWAYS.split():
+        words.update(piece for form in (word, f" {word}") for piece, _ in splitter.pre_tokenize_str(form))
     for entry in env_entries():
         env = make_env(entry.name)
         try:
