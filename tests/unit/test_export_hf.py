@@ -80,4 +80,6 @@ def test_the_critic_stays_behind(tmp_path):
     folder = export_hf(module(), tmp_path / "out")
     with safe_open(folder / "model.safetensors", "np") as file:
         names = set(file.keys())
-    assert "model.embed_tokens.weight" in names and not any("value_head" in n or n.startswith("model.model") for n in names)
+    assert "model.embed_tokens.weight" in names and not any(
+        "value_head" in n or n.startswith("model.model") for n in names
+    )

@@ -34,7 +34,9 @@ def test_digits_are_tokens_of_their_own():
     assert [TOKENIZER.decode([i]) for i in encode("12 305")] == ["1", "2", " ", "3", "0", "5"]
 
 
-@pytest.mark.parametrize("word", ["left", " left", "Left", " Right", "up", " down", "user", "assistant", "system", "\n"])
+@pytest.mark.parametrize(
+    "word", ["left", " left", "Left", " Right", "up", " down", "user", "assistant", "system", "\n"]
+)
 def test_common_words_are_one_token(word):
     assert len(encode(word)) == 1
 
