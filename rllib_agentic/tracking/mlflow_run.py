@@ -126,18 +126,31 @@ class MLflowRun:
         timestamp_ms = int(time.time() * 1000)
         self._do("results", lambda: self._send_metrics(values, step, timestamp_ms, tags))
 
-    def add_artifact(self, path: Path, folder: str | None = None) -> None:
-        """Store a file, or a folder with all it holds, among the run's artifacts (under ``folder``)."""
+    def add_artifact(self, path: Path | Callable[[], Path | None], folder: str | None = None) -> None:
+        """Store a file, or a folder with all it holds, among the run's artifacts.
+
+        Args:
+            path: what to store, or a function that makes it, called in the background; None stores nothing.
+            folder: where among the artifacts; their root where None.
+        """
 
         def send() -> None:
-            log = self._server.client().log_artifacts if path.is_dir() else self._server.client().log_artifact
-            log(self._run_id, str(path), folder)
+            found = path() if callable(path) else path
+            if found is not None:
+                log = self._server.client().log_artifacts if found.is_dir() else self._server.client().log_artifact
+                log(self._run_id, str(found), folder)
 
-        self._do(f"artifact {path.name}", send, always=True)
+        self._do("artifact", send, always=True)
 
-    def add_text(self, name: str, text: Callable[[], str]) -> None:
-        """Store a text as an artifact; ``text`` is called in the background."""
-        self._do(f"artifact {name}", lambda: self._server.client().log_text(self._run_id, text(), name), always=True)
+    def add_text(self, name: str, text: Callable[[], str | None]) -> None:
+        """Store a text as an artifact; ``text`` is called in the background, and None stores nothing."""
+
+        def send() -> None:
+            content = text()
+            if content is not None:
+                self._server.client().log_text(self._run_id, content, name)
+
+        self._do("artifact", send, always=True)
 
     def add_tag(self, name: str, value: str) -> None:
         """Set a tag of the run."""
