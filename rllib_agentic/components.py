@@ -72,6 +72,17 @@ class Family(Generic[SettingsT]):
             self._members[type_name] = member
         return member
 
+    def name_of(self, component: Settings) -> str:
+        """The type name of a component that this family made.
+
+        Raises:
+            ValueError: no member is of its class.
+        """
+        for name in self:
+            if self.get(name) is type(component):
+                return name
+        raise ValueError(f"{self.name}: {type(component).__name__} is no member")
+
     def parse(self, spec: Mapping[str, Any] | str | Settings, where: str | None = None) -> SettingsT:
         """Make a component from its YAML form: ``{type: NAME, ...}``, or just ``NAME`` for all defaults.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,9 +17,18 @@ from rllib_agentic.errors import InputError, did_you_mean
 
 _RLLIB_ALIASES = {
     "multiagent", "callbacks", "create_env_on_driver", "custom_eval_function", "framework", "input", "lambda",
-    "num_workers", "num_cpus_for_driver", "_enable_new_api_stack", "__trial_info__", "model", "optimizer",
+    "num_workers", "num_cpus_for_driver", "_enable_new_api_stack", "optimizer",
     "train_batch_size_per_learner",
 }  # fmt: skip
+
+_READ_OF_RLLIB = (
+    "env", "seed", "lr", "grad_clip", "num_epochs", "minibatch_size", "num_env_runners", "num_learners",
+    "num_cpus_per_env_runner", "num_gpus_per_env_runner", "num_cpus_per_learner", "num_gpus_per_learner",
+    "num_cpus_for_main_process", "evaluation_interval", "evaluation_duration", "evaluation_at_start",
+    "evaluation_samples_per_task", "evaluation_config", "restart_failed_env_runners", "callbacks_class",
+    "custom_resources_per_env_runner", "log_level", "min_time_s_per_iteration",
+)  # fmt: skip
+"""RLlib's keys that mean something here, as :meth:`AgenticConfig.resolved` lists them."""
 
 
 class AgenticConfig(AlgorithmConfig):
@@ -124,7 +134,7 @@ class AgenticConfig(AlgorithmConfig):
         Raises:
             InputError: unknown keys at any depth, wrong types, unknown component types: all in one message.
         """
-        given = dict(config_dict)
+        given = {key: value for key, value in config_dict.items() if not _is_of_tune(key)}
         faults = [self._unknown_key(key) for key in given if not self._knows(key)]
         sections = {name: given.pop(name) for name in SECTIONS if name in given}
         faults += check_types(self, given)
@@ -166,6 +176,10 @@ class AgenticConfig(AlgorithmConfig):
         """
         return read_sections({name: getattr(self, _attribute(name)) for name in SECTIONS}, self)
 
+    def resolved(self) -> dict[str, Any]:
+        """What this config amounts to: every key of RLlib's that is read here, and every section in full."""
+        return {key: getattr(self, key) for key in _READ_OF_RLLIB} | self.sections().dump()
+
     def validate(self) -> None:
         """Check everything that can be checked without starting anything.
 
@@ -173,7 +187,13 @@ class AgenticConfig(AlgorithmConfig):
             InputError: what is wrong and what to do.
         """
         self.sections()
-        super().validate()
+        rllib_logger = logging.getLogger("ray.rllib.algorithms.algorithm_config")
+        level = rllib_logger.level
+        rllib_logger.setLevel(logging.ERROR)  # it advertises its old API stack at every start
+        try:
+            super().validate()
+        finally:
+            rllib_logger.setLevel(level)
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
         """The RLModule around the language model of section ``model``."""
@@ -190,6 +210,10 @@ class AgenticConfig(AlgorithmConfig):
     @property
     def _model_config_auto_includes(self) -> dict[str, Any]:
         return {}
+
+
+def _is_of_tune(key: str) -> bool:
+    return key.startswith("__") and key.endswith("__")
 
 
 def _attribute(section: str) -> str:

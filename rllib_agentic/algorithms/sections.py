@@ -83,6 +83,21 @@ class Sections:
             settings["seed"] = self.seed
         return settings
 
+    def dump(self) -> dict[str, Any]:
+        """Every section in full, as it could stand in YAML."""
+        entries: dict[str, Any] = {}
+        for name in SECTIONS:
+            part = getattr(self, name)
+            if name == "filters":
+                entries[name] = [_typed(FILTERS, entry) for entry in part]
+            elif name in _FAMILIES:
+                entries[name] = _typed(_FAMILIES[name], part)
+            else:
+                entries[name] = part.model_dump(mode="json")
+        for key in _OF_RLLIB:
+            entries["learner"].pop(key)
+        return entries
+
     @property
     def needs_critic(self) -> bool:
         """Whether the advantages come from a critic on the learner."""
@@ -202,3 +217,7 @@ def _contradictions(parts: Mapping[str, Any], config: Any) -> list[str]:
         except InputError as error:
             faults.append(str(error))
     return faults
+
+
+def _typed(family: Any, component: Settings) -> dict[str, Any]:
+    return {"type": family.name_of(component)} | component.model_dump(mode="json")

@@ -1,0 +1,81 @@
+"""What an experiment would start: for ``--dry-run``, and the checks before a start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rllib_agentic.cli.experiment import Experiment
+from rllib_agentic.cli.memory import estimate_memory
+from rllib_agentic.components import parse_settings
+from rllib_agentic.envs.client import check_env_config
+from rllib_agentic.envs.settings import EnvSettings
+from rllib_agentic.rl_module.model_loading import load_config
+from rllib_agentic.tracking.params import plain
+
+
+def check_model(experiment: Experiment) -> None:
+    """Find out before anything starts whether the model is there.
+
+    Raises:
+        InputError: it is not.
+    """
+    if experiment.config is not None:
+        load_config(experiment.config.sections().model)
+
+
+def check_environment(experiment: Experiment) -> None:
+    """Find out before anything starts whether the environment can work.
+
+    Raises:
+        InputError: it cannot be made, nothing answers at its URL, or there is no such split.
+    """
+    config = experiment.config
+    if config is None:  # search spaces: the trials check their own; what is fixed in all of them is checked here
+        env_config = experiment.settings.config.get("env_config", {})
+        check_env_config(experiment.settings.env or "", parse_settings(EnvSettings, env_config, "config.env_config"))
+        return
+    sections = config.sections()
+    check_env_config(config.env, sections.env_config)
+    evaluation = config.get_evaluation_config_object().sections()
+    if evaluation.env_config.split != sections.env_config.split:
+        check_env_config(config.env, evaluation.env_config)
+
+
+def describe(experiment: Experiment) -> dict[str, Any]:
+    """The resolved configuration, what it would start, and an estimate of memory and GPUs.
+
+    Raises:
+        InputError: as :func:`check_environment`.
+    """
+    check_environment(experiment)
+    settings = experiment.settings
+    entry: dict[str, Any] = {
+        "run": settings.run,
+        "env": settings.env,
+        "stop": settings.stop,
+        "pass_criteria": settings.pass_criteria,
+        "checkpoint_config": settings.checkpoint_config.model_dump(),
+        "storage_path": settings.storage_path,
+        "num_samples": settings.num_samples,
+    }
+    if experiment.config is None:
+        return plain(entry | {"search_space": settings.config})
+    config = experiment.config
+    sections = config.sections()
+    serve = sections.env_config.backend == "serve" and sections.env_config.app is None
+    entry["starts"] = {
+        "trial_process": 1,
+        "env_runners": config.num_env_runners or "1, in the trial's process",
+        "learners": config.num_learners or "1, in the trial's process",
+        "environment": (
+            f"{sections.env_config.num_replicas} Serve replica(s) of {config.env}"
+            if serve
+            else f"{config.env} by backend {sections.env_config.backend}"
+        ),
+        "episodes_per_iteration": sections.rollout.group_size * sections.rollout.groups_per_iteration,
+        "gpus": config.num_env_runners * config.num_gpus_per_env_runner
+        + config.num_learners * config.num_gpus_per_learner,
+    }
+    entry["memory"] = estimate_memory(config)
+    entry["config"] = config.resolved()
+    return plain(entry)

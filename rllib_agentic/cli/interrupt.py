@@ -1,0 +1,58 @@
+"""Ctrl-C: the first one stops at the next result, with a checkpoint; the second one at once."""
+
+from __future__ import annotations
+
+import math
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from ray.tune.stopper import Stopper
+
+from rllib_agentic.cli.outcome import flat_metrics
+
+
+class InterruptStopper(Stopper):
+    """Ends a trial at its stop criteria, and at its next result once an interrupt came; Tune saves the last checkpoint.
+
+    Attributes:
+        criteria: metric (``a/b/c``) to the value at which a trial has done enough.
+        interrupted: whether an interrupt came.
+    """
+
+    def __init__(self, criteria: Mapping[str, float] | None = None) -> None:
+        self.criteria: Mapping[str, float] = criteria or {}
+        self.interrupted = False
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Whether this trial is to stop now."""
+        reached = flat_metrics(result)
+        return self.interrupted or any(reached.get(key, -math.inf) >= value for key, value in self.criteria.items())
+
+    def stop_all(self) -> bool:
+        """Leave it to the trials' next results, so that each can save."""
+        return False
+
+
+@contextmanager
+def stops_on_interrupt(stopper: InterruptStopper) -> Iterator[None]:
+    """While this is open, the first SIGINT asks the stopper to stop, the second raises KeyboardInterrupt."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if stopper.interrupted:
+            raise KeyboardInterrupt
+        stopper.interrupted = True
+        print(
+            "Interrupted: finishing this iteration, then saving a checkpoint. Press Ctrl-C again to end at once.",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

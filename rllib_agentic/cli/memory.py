@@ -1,0 +1,93 @@
+"""How much memory a run needs, estimated from the model's shape and the limits of rollout and learner."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rllib_agentic.algorithms.config import AgenticConfig
+from rllib_agentic.errors import InputError
+from rllib_agentic.rl_module.model_loading import load_config
+from rllib_agentic.rl_module.model_settings import ModelSettings
+
+_BYTES = {"float32": 4, "bfloat16": 2, "auto": 2}
+_MASTER_BYTES = 16  # float32 weight, gradient and two Adam moments
+_ACTIVATION_VALUES = 24  # values a token and layer, in units of the hidden size, without gradient checkpointing
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """The numbers of a model that memory depends on; ``known`` is false where only its name was there to go by."""
+
+    parameters: int
+    layers: int
+    hidden: int
+    key_value_width: int
+    known: bool
+
+
+def model_shape(settings: ModelSettings) -> ModelShape:
+    """The shape of a model, from its config; from its name where it is on a hub that is out of reach.
+
+    Raises:
+        InputError: there is no such model, and its name says nothing about its size.
+    """
+    try:
+        config = load_config(settings)
+    except InputError:
+        size = re.search(r"(\d+(?:\.\d+)?)\s*([BM])\b", settings.path or "", re.IGNORECASE)
+        if size is None or not _is_hub_id(settings.path):
+            raise
+        parameters = float(size[1]) * (1e9 if size[2].upper() == "B" else 1e6)
+        hidden = round((parameters / 12 / 28) ** 0.5)
+        return ModelShape(int(parameters), 28, hidden, hidden // 4, known=False)
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=settings.trust_remote_code)
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    parameters = sum(p.numel() for p in model.parameters())
+    return ModelShape(parameters, config.num_hidden_layers, config.hidden_size, heads * head, known=True)
+
+
+def estimate_memory(config: AgenticConfig) -> dict[str, Any]:
+    """Gigabytes for the model in a learner, in a runner, and for the runner's cache of keys and values.
+
+    The learner holds float32 weights, gradients and Adam's two moments (16 bytes a parameter, and 4 more for a
+    reference policy), and the activations of one micro-batch; the runner its weights and the cache.
+    """
+    sections = config.sections()
+    shape = model_shape(sections.model)
+    learner = sections.learner
+    width = _BYTES[sections.model.dtype]
+    reference = 4 if learner.kl.coefficient > 0 else 0
+    tokens = max(learner.max_tokens_per_micro_batch, sections.rollout.max_context_tokens)
+    per_layer = 2 if sections.model.gradient_checkpointing else _ACTIVATION_VALUES
+    compute = 2 if learner.dtype == "bfloat16" or (learner.dtype == "auto" and width == 2) else 4
+    activations = tokens * shape.hidden * shape.layers * per_layer * compute + learner.max_logits * 4 * 2
+    live = min(
+        sections.rollout.max_concurrent_episodes,
+        -(-sections.rollout.group_size * sections.rollout.groups_per_iteration // max(config.num_env_runners, 1)),
+    )
+    cached = live * sections.rollout.max_context_tokens
+    if hasattr(sections.engine, "max_cached_tokens"):
+        cached = min(cached, sections.engine.max_cached_tokens)
+    cache = cached * shape.layers * shape.key_value_width * 2 * width
+    gb = 1e-9
+    return {
+        "parameters_million": round(shape.parameters / 1e6, 2),
+        "learner_gb": round((shape.parameters * (_MASTER_BYTES + reference) + activations) * gb, 2),
+        "env_runner_gb": round((shape.parameters * width + cache) * gb, 2),
+        "of_which_cache_gb": round(cache * gb, 2),
+        "from": "the model's config" if shape.known else "the model's name; its config is out of reach from here",
+    }
+
+
+def _is_hub_id(path: str | None) -> bool:
+    return (
+        path is not None and path.count("/") == 1 and not path.startswith((".", "/", "~")) and not Path(path).exists()
+    )

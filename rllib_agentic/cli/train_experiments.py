@@ -1,0 +1,96 @@
+"""Train checked experiments one after the other, and say how each ended."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from rllib_agentic.cli.cluster import ClusterOptions, connected
+from rllib_agentic.cli.console import EXIT_FAILED, EXIT_INTERRUPTED, print_json
+from rllib_agentic.cli.describe import check_environment, check_model, describe
+from rllib_agentic.cli.experiment import Experiment
+from rllib_agentic.cli.outcome import TrialOutcome
+from rllib_agentic.cli.report import report, report_completed
+from rllib_agentic.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOptions:
+    """How a command trains.
+
+    Attributes:
+        as_json: standard output carries one JSON object an experiment, all else goes to standard error.
+        must_resume: an experiment that does not exist yet is an error.
+        restart: set an earlier experiment of the same name aside.
+        verbosity: 0, 1 or 2.
+    """
+
+    as_json: bool = False
+    must_resume: bool = False
+    restart: bool = False
+    verbosity: int = 0
+
+
+def train_experiments(experiments: Sequence[Experiment], options: TrainOptions, cluster: ClusterOptions) -> int:
+    """Train all of them, each after the other.
+
+    Returns:
+        0 where all ended well and met their pass criteria, 1 where one did not, 130 after Ctrl-C.
+    """
+    from rllib_agentic.cli.run_experiment import completed
+
+    for experiment in experiments:
+        _prepare(experiment, options)
+    codes = [0]
+    for experiment in experiments:
+        if completed(experiment):
+            outcomes = report_completed(experiment, options)
+        else:
+            outcomes = _train(experiment, options, cluster)
+        if options.as_json:
+            print_json({"experiment": experiment.name, "trials": [outcome.as_json() for outcome in outcomes]})
+        if any(outcome.status == "interrupted" for outcome in outcomes):
+            return EXIT_INTERRUPTED
+        codes.append(0 if all(outcome.passed for outcome in outcomes) else EXIT_FAILED)
+    return max(codes)
+
+
+def dry_run(experiments: Sequence[Experiment], *, as_json: bool) -> int:
+    """Show what each experiment would run, and start nothing."""
+    for experiment in experiments:
+        plan = describe(experiment)
+        if as_json:
+            print_json(plan)
+        else:
+            print(yaml.safe_dump({experiment.name: plan}, sort_keys=False, allow_unicode=True), end="")
+    return 0
+
+
+def _prepare(experiment: Experiment, options: TrainOptions) -> None:
+    from rllib_agentic.cli.run_experiment import experiment_folder, set_aside
+
+    check_model(experiment)
+    check_environment(experiment)
+    if options.restart and (aside := set_aside(experiment)):
+        print(f"{experiment.name}: the earlier experiment is now {aside}", file=sys.stderr)
+    if options.must_resume and not experiment_folder(experiment).exists():
+        raise InputError(f"--resume: there is no experiment to go on with at {experiment_folder(experiment)}")
+
+
+def _train(experiment: Experiment, options: TrainOptions, cluster: ClusterOptions) -> list[TrialOutcome]:
+    from rllib_agentic.cli.interrupt import InterruptStopper
+    from rllib_agentic.cli.run_experiment import run
+    from rllib_agentic.tracking.history import HistoryCallback
+    from rllib_agentic.tracking.mlflow import AgenticMLflowCallback
+    from rllib_agentic.tracking.progress import ProgressCallback
+
+    stopper = InterruptStopper()
+    mlflow = AgenticMLflowCallback(resolve=experiment.resolve, interrupted=lambda: stopper.interrupted)
+    progress = ProgressCallback(sys.stderr if options.as_json else sys.stdout, stop=experiment.settings.stop)
+    with connected(cluster, verbosity=options.verbosity):
+        outcomes = run(experiment, callbacks=[HistoryCallback(), progress, mlflow], stopper=stopper)
+    report(experiment, outcomes, options)
+    return outcomes
