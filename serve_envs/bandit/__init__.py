@@ -1,0 +1,1 @@
+"""Bandit: one pull of one arm, whose name hints at its risk."""
