@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rllib_agentic.advantages import ESTIMATORS, Estimator, advantage_metrics
+from rllib_agentic.advantages import ESTIMATORS, CriticEstimator, Estimator, advantage_metrics
 from rllib_agentic.advantages.gigpo import GiGPOEstimator
 from rllib_agentic.advantages.grpo import GRPOEstimator
 from rllib_agentic.advantages.reinforce_pp import ReinforcePPEstimator
@@ -144,6 +144,14 @@ def test_reinforce_pp_keeps_the_reward_of_a_turn_without_tokens() -> None:
     assert np.ravel(returns[0][0]) == pytest.approx([1.0, 1.0])
 
 
+def test_the_reward_of_an_aborted_first_turn_goes_to_the_next_token() -> None:
+    """With gamma 0 a token's return is its own reward."""
+    aborted = episode([1.0, 0.0], lengths=[0, 2])
+    result = ReinforcePPEstimator(gamma=0.0)([aborted])[0]
+    assert result is not None
+    assert np.ravel(result[1]) == pytest.approx([1.0, -1.0])
+
+
 def test_reinforce_pp_worked_example_with_and_without_baseline() -> None:
     batch = [*group_of([1, 0], "a"), *group_of([1, 1], "b")]
     assert first(ReinforcePPEstimator(), batch) == pytest.approx([0.57735, -1.73205, 0.57735, 0.57735], abs=1e-5)
@@ -177,6 +185,11 @@ def test_gigpo_worked_example() -> None:
 def test_gigpo_without_keys_is_the_episode_advantage() -> None:
     batch = [episode([0, 1]), episode([0, 0, 0])]
     assert GiGPOEstimator(step_weight=7.0)(batch) == [[0.5, 0.5], [-0.5, -0.5, -0.5]]
+
+
+def test_a_turn_without_tokens_is_no_choice_at_its_anchor() -> None:
+    batch = [episode([0, 1], states=["s", "a"], lengths=[1, 1]), episode([0, 0], states=["s", "a"], lengths=[1, 0])]
+    assert GiGPOEstimator(gamma=1.0)(batch) == [[1.0, 0.5], [-1.0, -0.5]]
 
 
 def test_gigpo_anchors_do_not_cross_groups() -> None:
@@ -243,6 +256,13 @@ def test_metrics_count_silent_groups() -> None:
         "min": -0.5,
         "max": 0.5,
     }
+
+
+def test_types_are_those_of_the_family() -> None:
+    for name in ESTIMATORS:
+        estimator = ESTIMATORS.parse(name)
+        assert getattr(estimator, "type") == name  # noqa: B009
+        assert isinstance(estimator, Estimator) != isinstance(estimator, CriticEstimator)
 
 
 def test_nothing_valid_is_no_crash() -> None:
