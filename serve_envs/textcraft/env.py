@@ -83,9 +83,9 @@ class TextCraft:
         )
 
     def reset(self, split: str, index: int, seed: int) -> Observation:
-        """Begin with empty hands; ``seed`` decides the distractors and the order of the recipes."""
+        """Begin with empty hands. Nothing is left to chance, so ``seed`` changes nothing."""
         goal = self._splits[split][index]
-        self._assignment = make_assignment(goal, seed, self._distractors)
+        self._assignment = make_assignment(goal, self._distractors)
         self._inventory = Inventory(self._book)
         self._steps = 0
         self._gets = self._list_gets(self._assignment)

@@ -50,12 +50,14 @@ class Assignment:
     recipes: tuple[Recipe, ...]
 
 
-def make_assignment(goal: str, seed: int, distractors: int) -> Assignment:
+@lru_cache(maxsize=1024)
+def make_assignment(goal: str, distractors: int) -> Assignment:
     """Choose what is shown: every recipe under the goal, and others that take the same ingredients, mixed.
+
+    One goal always looks the same, so that a group of episodes shares its prompt.
 
     Args:
         goal: an item with a depth.
-        seed: decides the distractors and the order.
         distractors: the most recipes that do not help.
     """
     book = recipe_book()
@@ -68,7 +70,7 @@ def make_assignment(goal: str, seed: int, distractors: int) -> Assignment:
         for other in book.uses.get(part.name, ())
         if other not in known
     }
-    draw = random.Random(f"textcraft {goal} {seed}")
+    draw = random.Random(f"textcraft {goal}")
     shown = helpful + draw.sample(list(others), min(distractors, len(others)))
     draw.shuffle(shown)
     return Assignment(goal, tuple(shown))
