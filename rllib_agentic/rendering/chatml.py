@@ -35,6 +35,9 @@ class ChatMLRenderer:
         stop_ids: further ids that end a turn, such as a generation config's ``eos_token_id``; the tokenizer's EOS and
             ``end_of_turn`` always do.
 
+    Attributes:
+        end_of_turn_id: the id of ``end_of_turn``.
+
     Raises:
         InputError: the vocabulary lacks a control token, or the tokenizer has no ``tokenizers`` backend.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import jinja2
 from jinja2 import nodes
@@ -30,6 +30,7 @@ def renderer_for(
     chat_template: str | None = None,
     stop_ids: Iterable[int] = (),
     template_kwargs: Mapping[str, Any] | None = None,
+    earlier_reasoning: Literal["as_template", "kept"] = "as_template",
 ) -> ChatMLRenderer | HFTemplateRenderer:
     """The exact ChatML renderer where the chat template is ChatML and nothing else, otherwise the template's own.
 
@@ -40,6 +41,7 @@ def renderer_for(
         chat_template: jinja source instead of the tokenizer's own.
         stop_ids: further ids that end a turn: the generation config's ``eos_token_id``, one or many.
         template_kwargs: further variables for the template.
+        earlier_reasoning: see :class:`~rllib_agentic.rendering.hf_template.HFTemplateRenderer`.
 
     Raises:
         InputError: neither template nor ChatML tokens, or a template that cannot be used.
@@ -51,13 +53,20 @@ def renderer_for(
             f"{tokenizer.name_or_path or type(tokenizer).__name__}: the tokenizer has neither a chat template nor the "
             f"tokens {_START} and {_END}: set tokenizer.chat_template, or give `chat_template`"
         )
+    stop_ids = tuple(stop_ids)
     template = ChatTemplate(tokenizer, chat_template, template_kwargs)
     source = chat_template or tokenizer.get_chat_template()
     if {_START, _END} <= set(tokenizer.get_added_vocab()):
         default_system = _default_system(template)
         if _is_chatml(template, source, default_system):
             return ChatMLRenderer(tokenizer, default_system=default_system, stop_ids=stop_ids)
-    return HFTemplateRenderer(tokenizer, chat_template, stop_ids=stop_ids, template_kwargs=template_kwargs)
+    return HFTemplateRenderer(
+        tokenizer,
+        chat_template,
+        stop_ids=stop_ids,
+        template_kwargs=template_kwargs,
+        earlier_reasoning=earlier_reasoning,
+    )
 
 
 def _default_system(template: ChatTemplate) -> str | None:

@@ -43,8 +43,12 @@ class HFTemplateRenderer:
         earlier_reasoning: for templates that drop reasoning from earlier turns. ``"as_template"``: such a turn cannot
             be bridged, a new segment follows the template. ``"kept"``: it is, and the context keeps the reasoning.
 
+    Attributes:
+        end_of_turn_id: the template's end-of-turn token, else the marker of a user turn, else EOS.
+
     Raises:
-        InputError: no chat template, or one that refuses or hides the simplest conversation, or that doubles BOS.
+        InputError: no chat template, or one that refuses or hides the simplest conversation, or that doubles BOS;
+            or nothing that ends a turn.
     """
 
     def __init__(
@@ -62,10 +66,17 @@ class HFTemplateRenderer:
         self._format = find_format(self._template, self._markup, tokenizer.bos_token_id)
         self._backend = tokenizer.backend_tokenizer
         self._keeps_reasoning = earlier_reasoning == "kept"
+        # A bridge is not told of tools: once a context showed some, bridges hold for contexts that do.
         self._tools_seen = False
         self._rules: dict[tuple[str, ...], AppendRule | InputError] = {}
         eos = tokenizer.eos_token_id
-        self._stop_ids = frozenset({*stop_ids, *self._format.stop_ids} | ({eos} if eos is not None else set()))
+        ends = [*self._format.stop_ids, *([] if eos is None else [eos]), *stop_ids]
+        if not ends:
+            raise InputError(
+                "the chat template writes no token that ends a turn, and the tokenizer has no EOS: give `stop_ids`"
+            )
+        self.end_of_turn_id = ends[0]
+        self._stop_ids = frozenset(ends)
         for role in ("user", "tool"):
             self._try_rule((role,))
 
@@ -73,11 +84,6 @@ class HFTemplateRenderer:
     def stop_ids(self) -> frozenset[int]:
         """See :class:`~rllib_agentic.rendering.renderer.Renderer`."""
         return self._stop_ids
-
-    @property
-    def end_of_turn_id(self) -> int | None:
-        """The stop id that a well-formed turn ends with; None where only the next role marker ends it."""
-        return self._format.turn_end[-1] if self._format.turn_end else None
 
     def render(self, messages: Sequence[Message], *, tools: Sequence[dict[str, Any]] = ()) -> Ids:
         """See :class:`~rllib_agentic.rendering.renderer.Renderer`.

@@ -114,7 +114,7 @@ class InertEncoder:
 def _matcher(tokens: Iterable[AddedToken]) -> re.Pattern[str] | None:
     """A pattern that finds added tokens as the tokenizer does: leftmost, then longest, each with its strip flags."""
     alternatives = [
-        (r"\s*" if token.lstrip else "")
+        (r"(?:(?<!\s)\s+)?" if token.lstrip else "")
         + (rf"(?<!\w){re.escape(token.content)}(?!\w)" if token.single_word else re.escape(token.content))
         + (r"\s*" if token.rstrip else "")
         for token in sorted(tokens, key=lambda token: -len(token.content))

@@ -29,6 +29,11 @@ class Renderer(Protocol):
         """The ids that end an agent's turn."""
         ...
 
+    @property
+    def end_of_turn_id(self) -> int:
+        """The stop id that a well-formed turn ends with; it closes the legal actions of a mask."""
+        ...
+
     def render(self, messages: Sequence[Message], *, tools: Sequence[dict[str, Any]] = ()) -> Ids:
         """The whole conversation followed by the generation prompt, int32 ``[T]``, with at most one BOS."""
         ...

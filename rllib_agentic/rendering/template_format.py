@@ -20,14 +20,14 @@ class TemplateFormat:
 
     Attributes:
         turn_end: the ids after an agent's turn up to its end-of-turn token; empty where the template writes none.
-        stop_ids: end-of-turn token, or where there is none the markers that may follow a turn.
+        stop_ids: end-of-turn token, or where there is none the markers that may follow a turn, the user's first.
         reasoning_field: whether the template shows a message's reasoning field (else reasoning is part of the text).
         reasoning_start: what opens reasoning.
         reasoning_end: what closes it.
     """
 
     turn_end: tuple[int, ...]
-    stop_ids: frozenset[int]
+    stop_ids: tuple[int, ...]
     reasoning_field: bool
     reasoning_start: str
     reasoning_end: str
@@ -58,11 +58,11 @@ def find_format(template: ChatTemplate, markup: Markup, bos_id: int | None) -> T
     controls = {markup.encoder.ids[c] for c in markup.encoder.controls if c in markup.encoder.ids}
     after = encode(said.rpartition(ANSWER)[2])
     end = next((number + 1 for number, token in enumerate(after) if token in controls), 0)
-    markers = set(after[:end][-1:])
+    stop_ids = after[:end][-1:]
     if not end:
         for message in (USER, _TOOL):
-            following = _following(template, [USER, PLAIN, message])
-            markers |= {*encode((following or "").partition(ANSWER)[2])[:1]} & controls
+            following = _following(template, [USER, PLAIN, message]) or ""
+            stop_ids += [token for token in encode(following.partition(ANSWER)[2])[:1] if token in controls]
     start, stop = _THINK
     thought = template([USER, THOUGHT_FIELD], prompt=False)
     shown = THOUGHT in thought and ANSWER in thought.partition(THOUGHT)[2]
@@ -71,7 +71,7 @@ def find_format(template: ChatTemplate, markup: Markup, bos_id: int | None) -> T
         before, _, rest = thought.partition(THOUGHT)
         stop = rest.partition(ANSWER)[0].strip() or stop
         start = before.removeprefix(head).strip() if before.startswith(head) else start
-    return TemplateFormat(tuple(after[:end]), frozenset(markers), shown, start, stop)
+    return TemplateFormat(tuple(after[:end]), tuple(stop_ids), shown, start, stop)
 
 
 def _following(template: ChatTemplate, entries: list[Entry]) -> str | None:

@@ -256,7 +256,7 @@ def test_tm21_the_next_role_marker_is_the_stop_and_is_not_doubled():
     renderer = HFTemplateRenderer(tokenizer)
     user, observation, eos = tokenizer.convert_tokens_to_ids(["<|user|>", "<|observation|>", "<|endoftext|>"])
     assert renderer.stop_ids == {user, observation, eos}
-    assert renderer.end_of_turn_id is None
+    assert renderer.end_of_turn_id == user
     tail = "<|observation|>\n5<|assistant|>\n"
     for said, bridged in [
         ("a<|observation|>", tail.removeprefix("<|observation|>")),  # the very marker: it is there already
@@ -355,5 +355,13 @@ def test_unusable_templates_are_refused_at_the_start():
         HFTemplateRenderer(chatml_tokenizer(None))
     with pytest.raises(InputError, match="does not show the text of assistant messages"):
         HFTemplateRenderer(tokenizer, "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}")
+    tokenizer.eos_token, eos = None, tokenizer.eos_token
+    try:
+        with pytest.raises(InputError, match="give `stop_ids`"):
+            HFTemplateRenderer(tokenizer, "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}")
+    finally:
+        tokenizer.eos_token = eos
+    with pytest.raises(InputError, match="begin"):
+        HFTemplateRenderer(tokenizer, "{{ raise_exception('begin with a secret') }}")
     with pytest.raises(InputError, match="TemplateSyntaxError"):
         HFTemplateRenderer(tokenizer, "{% for m in messages %}")
