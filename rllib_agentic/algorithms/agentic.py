@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.fs
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.utils.metrics import (
@@ -75,8 +76,15 @@ class Agentic(Algorithm):
         self._empty_iterations = 0
         self._evaluation_at_start: dict[str, Any] | None = None
         self._dispatcher = Dispatcher(self.env_runner_group, {self.config.env: self._environment.connection})
-        self._writer = self._sections.store.writer(Path(self.logdir))
+        self._writer = self._sections.store.writer(self._durable_folder())
         self._publish_weights()
+
+    def _durable_folder(self) -> Path:
+        """The trial's folder in its storage where that is local; Tune's working folder does not outlive the session."""
+        storage = self._storage
+        if storage is not None and isinstance(storage.storage_filesystem, pyarrow.fs.LocalFileSystem):
+            return Path(storage.trial_fs_path)
+        return Path(self.logdir)
 
     # --- one iteration ------------------------------------------------------------------------------------------
 

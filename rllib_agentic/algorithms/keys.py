@@ -15,9 +15,13 @@ TOP_LEVEL_ALIASES = {
     "sampling": "rollout",
 }
 
+_IDENTITY = ("type", "preset", "path")
+
 
 def merge_section(old: Any, new: Any) -> Any:
-    """Lay ``new`` over ``old``: mappings merge key by key, a new ``type`` starts afresh, all else replaces.
+    """Lay ``new`` over ``old``: mappings merge key by key, all else replaces.
+
+    A mapping that says anew what the section *is* starts afresh: another ``type``, or a model's ``preset`` or ``path``.
 
     Example:
         >>> merge_section({"type": "grpo", "std": True}, {"std": False})
@@ -27,7 +31,7 @@ def merge_section(old: Any, new: Any) -> Any:
     """
     if not isinstance(new, Mapping) or not isinstance(old, Mapping):
         return dict(new) if isinstance(new, Mapping) else new
-    if "type" in new and new["type"] != old.get("type"):
+    if any(key in new and new[key] != old.get(key) for key in _IDENTITY):
         return dict(new)
     merged = dict(old)
     for key, value in new.items():
