@@ -31,6 +31,8 @@ class Bandit:
         InputError: an argument is out of range.
     """
 
+    quick = True
+
     def __init__(
         self,
         safe_arms: int = 1,

@@ -1,4 +1,4 @@
-"""The lakes: distinct solvable maps, divided into splits by what they show."""
+"""The lakes: solvable maps, divided into splits by what they show."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Corners = Literal["fixed", "random"]
 MOVES: Mapping[str, Cell] = {"Up": (-1, 0), "Down": (1, 0), "Left": (0, -1), "Right": (0, 1)}
 """Action to the change of row and column. The order is the order in which actions are listed."""
 
-_DRAWS_PER_TASK = 200
+_DRAWS_PER_TASK = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,10 @@ class Lake:
 def make_splits(
     size: int, frozen_probability: float, start: Start, corners: Corners, counts: tuple[tuple[str, int], ...]
 ) -> dict[str, tuple[Lake, ...]]:
-    """Draw the lakes of every split; no map occurs twice, within a split or in two.
+    """Draw the lakes of every split: no task occurs twice, and no map in two splits, mirrored or turned ones included.
 
-    Maps come from Gymnasium's ``generate_random_map(seed=0, 1, ...)``, equal ones are dropped, and the splits take
-    turns in proportion to their counts, so that all of them are drawn alike.
+    Maps come from Gymnasium's ``generate_random_map(seed=0, 1, ...)``. What a map shows decides its split, in
+    proportion to the counts.
 
     Args:
         size: side of the square map.
@@ -80,26 +80,27 @@ def make_splits(
         counts: ``(split, number of tasks)`` pairs.
 
     Raises:
-        InputError: there are not that many different maps.
+        InputError: there are not that many different tasks.
     """
-    wanted = sum(count for _, count in counts)
-    owners = [split for split, count in counts for _ in range(count)]
-    random.Random("frozenlake splits").shuffle(owners)
-    splits: dict[str, list[Lake]] = {split: [] for split, _ in counts}
-    seen: set[tuple[str, ...]] = set()
-    for seed in range(_DRAWS_PER_TASK * wanted):
-        rows = tuple(generate_random_map(size=size, p=frozen_probability, seed=seed))
-        if corners == "random":
-            rows = _turned(rows, quarters=random.Random(f"frozenlake corners {seed}").randrange(4))
-        if rows in seen:
-            continue
-        splits[owners[len(seen)]].append(Lake(rows, _start_cell(rows, start, seed)))
-        seen.add(rows)
-        if len(seen) == wanted:
+    missing = dict(counts)
+    splits: dict[str, dict[Lake, None]] = {split: {} for split in missing}
+    for seed in range(_DRAWS_PER_TASK * sum(missing.values())):
+        if not any(missing.values()):
             return {split: tuple(lakes) for split, lakes in splits.items()}
+        rows = tuple(generate_random_map(size=size, p=frozen_probability, seed=seed))
+        split = _split_of(rows, counts)
+        draw = random.Random(f"frozenlake task {seed}")
+        if corners == "random":
+            rows = _turned(rows, quarters=draw.randrange(4))
+        lake = Lake(rows, _start_cell(rows, start, draw))
+        if missing[split] and lake not in splits[split]:
+            splits[split][lake] = None
+            missing[split] -= 1
+    found = ", ".join(f"{split} {len(lakes)}" for split, lakes in splits.items())
+    wanted = ", ".join(f"{split} {count}" for split, count in counts)
     raise InputError(
-        f"frozenlake: only {len(seen)} different maps of size {size} with frozen_probability {frozen_probability} were "
-        f"found, {wanted} are wanted; ask for fewer tasks or a larger size"
+        f"frozenlake: there are not enough different tasks of size {size} with frozen_probability "
+        f"{frozen_probability}: found {found}; wanted {wanted}. Ask for fewer tasks or a larger size"
     )
 
 
@@ -109,15 +110,21 @@ def splits_hash(splits: Mapping[str, tuple[Lake, ...]]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def _split_of(rows: tuple[str, ...], counts: tuple[tuple[str, int], ...]) -> str:
+    # The mirror image about the diagonal from S to G is the one other map that turning cannot tell from this one.
+    mirrored = tuple("".join(column) for column in zip(*rows, strict=True))
+    names, weights = zip(*counts, strict=True)
+    return random.Random(f"frozenlake map {min(rows, mirrored)}").choices(names, weights)[0]
+
+
 def _turned(rows: tuple[str, ...], quarters: int) -> tuple[str, ...]:
     for _ in range(quarters):
         rows = tuple("".join(column) for column in zip(*reversed(rows), strict=True))
     return rows
 
 
-def _start_cell(rows: tuple[str, ...], start: Start, seed: int) -> Cell:
+def _start_cell(rows: tuple[str, ...], start: Start, draw: random.Random) -> Cell:
     lake = Lake(rows, (0, 0))
     if start == "corner":
         return lake.find("S")
-    cells = sorted(cell for cell, steps in lake.distances().items() if steps > 0)
-    return random.Random(f"frozenlake start {seed}").choice(cells)
+    return draw.choice(sorted(cell for cell, steps in lake.distances().items() if steps > 0))

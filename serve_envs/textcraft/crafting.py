@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from serve_envs.textcraft.recipes import Ingredient, Recipe, RecipeBook
 
@@ -35,16 +35,18 @@ class Inventory:
                 del self._counts[item]
         self.add(recipe.output, recipe.count)
 
-    def affordable(self, recipe: Recipe) -> Iterator[tuple[tuple[str, int], ...]]:
+    def affordable(self, recipe: Recipe) -> list[tuple[tuple[str, int], ...]]:
         """Each way to pay for a recipe from what is held; one for each item of a kind that would do."""
+        counts = self._counts
+        for part in recipe.ingredients:
+            if not part.is_tag and counts.get(part.name, 0) < part.count:
+                return []
         ways: list[tuple[tuple[str, int], ...]] = [()]
         for part in recipe.ingredients:
             items = self._book.items_of[part.name] if part.is_tag else (part.name,)
-            held = [item for item in items if self._counts.get(item, 0) >= part.count]
-            if not held:
-                return
+            held = [item for item in items if counts.get(item, 0) >= part.count]
             ways = [(*way, (item, part.count)) for way in ways for item in held]
-        yield from ways
+        return ways
 
 
 def find_recipe(book: RecipeBook, output: str, given: tuple[tuple[str, int], ...]) -> Recipe | None:

@@ -49,6 +49,8 @@ class TextCraft:
         InputError: an argument is out of range.
     """
 
+    quick = True
+
     def __init__(self, depths: Sequence[int] = _ALL_DEPTHS, distractors: int = 10, max_steps: int = 100) -> None:
         if not depths or not set(depths) <= set(_ALL_DEPTHS):
             raise InputError(f"textcraft: depths must be some of 1, 2, 3 and 4, got {list(depths)}")
