@@ -116,7 +116,7 @@ class AgenticLearner(TorchLearner):
         if loaded in _HALF:
             module.float()
         _switch_off_dropout(module)
-        module.train(bool(getattr(module.model, "is_gradient_checkpointing", False)))
+        module.train(module.settings.gradient_checkpointing)
         return multi
 
     def _make_modules_ddp_if_necessary(self) -> None:
