@@ -18,6 +18,7 @@ from rllib_agentic.envs.hosting import EnvHost
 from rllib_agentic.envs.registry import make_env
 from rllib_agentic.envs.serve_transport import WORKER_DEPLOYMENT, ServeTransport
 from rllib_agentic.envs.settings import EnvSettings
+from rllib_agentic.errors import InfrastructureError
 from serve_envs.gateway import make_http_app
 from serve_envs.worker import EnvWorker
 
@@ -52,7 +53,7 @@ class EnvReplica:
     async def batch(self, body: bytes) -> bytes:
         """A :class:`wire.BatchRequest` in, a :class:`wire.BatchAnswer` out."""
         request = wire.BatchRequest.model_validate_json(body)
-        answers = await self._worker.batch(request.requests, request.wait_s)
+        answers = await self._worker.batch(request.requests, request.patience)
         return wire.BatchAnswer(answers=answers).model_dump_json().encode()
 
     async def __del__(self) -> None:
@@ -93,6 +94,7 @@ def build_app(make: Callable[[], Env], settings: EnvSettings, *, http: bool = Tr
         graceful_shutdown_wait_loop_s=0.1,
         graceful_shutdown_timeout_s=10.0,
         health_check_period_s=5.0,
+        max_constructor_retry_count=2,
     ).bind(make, settings)
     if not http:
         return workers
@@ -119,7 +121,7 @@ def deploy(env_name: str, settings: EnvSettings, *, http_port: int | None = None
 
     Raises:
         InputError: an unknown environment or wrong arguments.
-        RuntimeError: the application did not start (from Serve, with the replica's error).
+        InfrastructureError: ``env_unreachable``: the application did not start; the message has the replica's error.
     """
     make = partial(make_env, env_name, **settings.args)
     make().close()
@@ -133,7 +135,13 @@ def deploy_app(make: Callable[[], Env], settings: EnvSettings, app: str, *, http
     else:
         serve.start(proxy_location="HeadOnly", http_options={"port": http_port})
     http = http_port is not None
-    serve.run(build_app(make, settings, http=http), name=app, route_prefix=f"/{app}" if http else None)
+    try:
+        serve.run(build_app(make, settings, http=http), name=app, route_prefix=f"/{app}" if http else None)
+    except RuntimeError as error:
+        deployments = serve.status().applications[app].deployments.values()
+        reasons = "; ".join(deployment.message for deployment in deployments if deployment.message)
+        serve.delete(app)
+        raise InfrastructureError("env_unreachable", f"{app}: could not be deployed: {error} {reasons}") from error
     return app
 
 

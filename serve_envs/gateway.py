@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rllib_agentic.envs import wire
 from rllib_agentic.envs.faults import HTTP_STATUS, EnvFault, FaultCode
 
-_LONG_WAIT_S = 60.0
+_UNTIL_READY = wire.Patience(wait_s=60.0, linger_s=60.0)
 _FAILURES: dict[int | str, dict[str, Any]] = {
     status: {"model": wire.ErrorAnswer} for status in sorted(set(HTTP_STATUS.values()))
 }
@@ -31,7 +31,7 @@ class EnvService(Protocol):
         """The environment and the service's limits."""
         ...
 
-    async def batch(self, requests: Sequence[wire.Request], wait_s: float) -> list[wire.Answer]:
+    async def batch(self, requests: Sequence[wire.Request], patience: wire.Patience) -> list[wire.Answer]:
         """One answer a request, in their order."""
         ...
 
@@ -50,7 +50,7 @@ def make_http_app(service: EnvService) -> FastAPI:
     async def single(request: wire.Request) -> Any:
         answer: wire.Answer = wire.PendingAnswer(session_id=request.session_id)
         while isinstance(answer, wire.PendingAnswer):
-            (answer,) = await service.batch([request], _LONG_WAIT_S)
+            (answer,) = await service.batch([request], _UNTIL_READY)
         return _error(answer.to_fault()) if isinstance(answer, wire.ErrorAnswer) else answer
 
     @app.get("/v1/health")
@@ -79,7 +79,7 @@ def make_http_app(service: EnvService) -> FastAPI:
 
     @app.post("/v1/batch", responses=_FAILURES, response_model=wire.BatchAnswer)
     async def batch(request: wire.BatchRequest) -> Response:
-        answers = await service.batch(request.requests, request.wait_s)
+        answers = await service.batch(request.requests, request.patience)
         return Response(wire.BatchAnswer(answers=answers).model_dump_json(), media_type="application/json")
 
     return app

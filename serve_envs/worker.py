@@ -18,6 +18,7 @@ from rllib_agentic.envs.wire import (
     CreateRequest,
     ErrorAnswer,
     HealthAnswer,
+    Patience,
     PendingAnswer,
     Request,
     SchemaAnswer,
@@ -29,6 +30,7 @@ from rllib_agentic.envs.wire import (
 from serve_envs.session import Session
 
 _REMEMBERED_ENDS = 16_384
+_CLOSE_GRACE_S = 5.0  # for environments that are closing; calls that are stuck are left behind
 _FATAL = (FaultCode.ENV_FAILED, FaultCode.ENV_TIMEOUT, FaultCode.BAD_INPUT)
 
 
@@ -84,15 +86,18 @@ class EnvWorker:
         """The environment, and the limits of this service."""
         return SchemaAnswer(env=self._host.schema, ttl_s=self._ttl_s, call_timeout_s=self._host.call_timeout_s)
 
-    async def batch(self, requests: Sequence[Request], wait_s: float) -> list[Answer]:
-        """Answer many requests at once, each on its own; what takes longer than ``wait_s`` is ``pending``.
+    async def batch(self, requests: Sequence[Request], patience: Patience) -> list[Answer]:
+        """Answer many requests at once, each on its own; what takes longer than ``patience`` is ``pending``.
 
         A request goes on when its caller goes away: nothing is left half done.
         """
         self._start_sweeper()
         tasks = [self._spawn(self._answer(request)) for request in requests]
         if tasks:
-            await asyncio.wait(tasks, timeout=wait_s)
+            began = self._clock()
+            await asyncio.wait(tasks, timeout=patience.wait_s, return_when=asyncio.FIRST_COMPLETED)
+            left_s = max(0.0, patience.wait_s - (self._clock() - began))
+            await asyncio.wait(tasks, timeout=min(patience.linger_s, left_s))
         return [
             task.result() if task.done() else PendingAnswer(session_id=request.session_id)
             for task, request in zip(tasks, requests, strict=True)
@@ -114,7 +119,8 @@ class EnvWorker:
         for session in list(self._sessions.values()):
             text = f"session {session.request.session_id!r}: the service was stopped"
             self._end(session, _End(None, EnvFault(FaultCode.SESSION_CLOSED, text)))
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSE_GRACE_S)
 
     async def _answer(self, request: Request) -> Answer:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 from collections.abc import Callable
@@ -25,8 +24,10 @@ class Ledger:
 
 
 class CounterEnv:
-    """Counts. Actions: ``inc``, ``get``, ``echo TEXT``, ``end``, ``cut``, ``raise``, ``exit``, ``die``, ``nan``,
-    ``wait`` (until the ledger's gate opens) and ``set x=V`` / ``get x``.
+    """Counts.
+
+    Actions: ``inc``, ``get``, ``set x=V``, ``get x``, ``echo TEXT``, ``pid``, ``end``, ``cut``, ``raise``, ``exit``,
+    ``nan``, ``object``, and ``wait`` (until the ledger's gate opens).
     """
 
     quick = False
@@ -44,7 +45,6 @@ class CounterEnv:
         self.start = start
         self.name = name
         self.values: dict[str, str] = {}
-        self.users = itertools.count()
         self.is_closed = False
         self.inside = threading.Lock()
 
@@ -89,6 +89,8 @@ class CounterEnv:
             self.values[key] = value
         elif verb == "echo":
             text = rest
+        elif verb == "pid":
+            text = str(os.getpid())
         elif verb == "end":
             ends, reward = True, 1.0
         elif verb == "cut":
@@ -97,8 +99,6 @@ class CounterEnv:
             raise ValueError("the environment broke")
         elif verb == "exit":
             raise SystemExit(3)
-        elif verb == "die":
-            os._exit(1)
         elif verb == "nan":
             reward = float("nan")
         elif verb == "object":

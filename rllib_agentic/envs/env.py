@@ -82,8 +82,11 @@ class Env(Protocol):
 
     A class under ``serve_envs/<name>/env.py`` implements this with plain keyword arguments (the user's
     ``env_config`` beyond the reserved keys). Methods are synchronous and run in a thread of the worker; the
-    object is never used by two threads at once. Equal ``(split, index, seed)`` and equal actions give equal
-    observations in any process under any PYTHONHASHSEED.
+    object is never used by two threads at once. A class whose ``reset`` and ``step`` take microseconds and never
+    block may say ``quick = True``: they are then called on the event loop itself, without a thread.
+
+    Equal ``(split, index, seed)`` and equal actions give equal observations in any process under any
+    PYTHONHASHSEED.
     """
 
     def schema(self) -> EnvSchema:

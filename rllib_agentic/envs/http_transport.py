@@ -10,7 +10,17 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from rllib_agentic.envs.faults import EnvFault, FaultCode
-from rllib_agentic.envs.wire import Answer, BatchAnswer, BatchRequest, ErrorAnswer, HealthAnswer, Request, SchemaAnswer
+from rllib_agentic.envs.wire import (
+    Answer,
+    BatchAnswer,
+    BatchRequest,
+    ErrorAnswer,
+    HealthAnswer,
+    Patience,
+    Request,
+    SchemaAnswer,
+    routing_key,
+)
 from rllib_agentic.errors import InputError
 
 M = TypeVar("M", bound=BaseModel)
@@ -55,8 +65,8 @@ class HttpTransport:
         return self._url
 
     def lane(self, session_id: str) -> str:
-        """One lane: the gateway behind the URL sorts the sessions."""
-        return ""
+        """The routing key: a call that spans workers would wait for the slowest of them."""
+        return routing_key(session_id)
 
     async def health(self) -> HealthAnswer:
         """See :class:`Transport`."""
@@ -66,15 +76,15 @@ class HttpTransport:
         """See :class:`Transport`."""
         return await self._call("GET", "/v1/schema", SchemaAnswer)
 
-    async def batch(self, requests: Sequence[Request], wait_s: float) -> list[Answer]:
+    async def batch(self, requests: Sequence[Request], patience: Patience) -> list[Answer]:
         """See :class:`Transport`. A batch that is too large is sent in halves."""
-        body = BatchRequest(requests=list(requests), wait_s=wait_s).model_dump_json().encode()
+        body = BatchRequest(requests=list(requests), patience=patience).model_dump_json().encode()
         try:
-            answers = (await self._call("POST", "/v1/batch", BatchAnswer, body, wait_s)).answers
+            answers = (await self._call("POST", "/v1/batch", BatchAnswer, body, patience.wait_s)).answers
         except EnvFault as fault:
             if fault.code is FaultCode.TOO_LARGE and len(requests) > 1:
                 half = len(requests) // 2
-                return await self.batch(requests[:half], wait_s) + await self.batch(requests[half:], wait_s)
+                return await self.batch(requests[:half], patience) + await self.batch(requests[half:], patience)
             return [ErrorAnswer.of(fault)] * len(requests)
         if len(answers) != len(requests):
             wrong = EnvFault(FaultCode.BAD_ANSWER, f"{len(answers)} answers for {len(requests)} requests")

@@ -49,6 +49,7 @@ class RemoteClient:
         self._open: set[str] = set()
         self._closing: set[asyncio.Task[None]] = set()
         self._workers: list[str] = []
+        self._search: asyncio.Task[None] | None = None
         self._turn = count()
 
     async def schema(self) -> EnvSchema:
@@ -102,7 +103,7 @@ class RemoteClient:
                 return answer
             if answer.error.code not in _TRANSIENT or attempt == self._retries.max_retries:
                 raise answer.to_fault()
-            self._workers = []  # one may be gone: ask again before the next create
+            self._workers = []  # one may be gone: search again before the next create
             attempt += 1
             await self._retries.pause(attempt)
 
@@ -144,12 +145,20 @@ class RemoteClient:
         return RemoteSession(self, session_id, answer.observation)
 
     async def _next_worker(self) -> str:
-        if not self._workers:
-            health = await self._retried(self._transport.health)
-            self._workers = sorted(worker.worker_id for worker in health.workers)
-            if not self._workers:
-                raise EnvFault(FaultCode.UNREACHABLE, "the service has no worker that answers")
+        while not self._workers:
+            if self._search is None:
+                self._search = asyncio.create_task(self._find_workers())
+            await asyncio.shield(self._search)  # one search, however many creates wait for it
         return self._workers[next(self._turn) % len(self._workers)]
+
+    async def _find_workers(self) -> None:
+        try:
+            health = await self._retried(self._transport.health)
+            if not health.workers:
+                raise InfrastructureError("env_unreachable", f"environment {self.address}: no worker answers")
+            self._workers = sorted(worker.worker_id for worker in health.workers)
+        finally:
+            self._search = None
 
     async def _retried(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
         attempt = 0

@@ -18,6 +18,7 @@ from rllib_agentic.envs.wire import (
     BatchRequest,
     ErrorAnswer,
     HealthAnswer,
+    Patience,
     Request,
     SchemaAnswer,
     routing_key,
@@ -57,8 +58,9 @@ class ServeTransport:
 
     async def health(self) -> HealthAnswer:
         """See :class:`Transport`."""
-        bodies = await self._reach(self._handle.broadcast("health").results_async(), _HEALTH_TIMEOUT_S)
-        answers = [HealthAnswer.model_validate_json(body) for body in bodies]
+        calls = self._handle.broadcast("health").results_async(return_exceptions=True)
+        bodies = await self._reach(calls, _HEALTH_TIMEOUT_S)
+        answers = [HealthAnswer.model_validate_json(body) for body in bodies if isinstance(body, bytes)]
         if not answers:
             raise EnvFault(FaultCode.UNREACHABLE, "no worker is running")
         return HealthAnswer(env=answers[0].env, workers=[worker for answer in answers for worker in answer.workers])
@@ -67,13 +69,13 @@ class ServeTransport:
         """See :class:`Transport`."""
         return SchemaAnswer.model_validate_json(await self._reach(self._handle.schema.remote(), _CALL_TIMEOUT_S))
 
-    async def batch(self, requests: Sequence[Request], wait_s: float) -> list[Answer]:
+    async def batch(self, requests: Sequence[Request], patience: Patience) -> list[Answer]:
         """See :class:`Transport`. Requests of several routing keys go in one call each, all at once."""
         numbers: dict[str, list[int]] = {}
         for number, request in enumerate(requests):
             numbers.setdefault(routing_key(request.session_id), []).append(number)
         parts = await asyncio.gather(
-            *(self._batch_of(key, [requests[n] for n in group], wait_s) for key, group in numbers.items())
+            *(self._batch_of(key, [requests[n] for n in group], patience) for key, group in numbers.items())
         )
         answers: dict[int, Answer] = {}
         for group, part in zip(numbers.values(), parts, strict=True):
@@ -83,11 +85,11 @@ class ServeTransport:
     async def aclose(self) -> None:
         """Nothing to close: handles belong to Serve."""
 
-    async def _batch_of(self, key: str, requests: list[Request], wait_s: float) -> list[Answer]:
-        body = BatchRequest(requests=requests, wait_s=wait_s).model_dump_json().encode()
+    async def _batch_of(self, key: str, requests: list[Request], patience: Patience) -> list[Answer]:
+        body = BatchRequest(requests=requests, patience=patience).model_dump_json().encode()
         try:
             call = self._handle.options(session_id=key).batch.remote(body)
-            answer = await self._reach(call, _CALL_TIMEOUT_S + wait_s)
+            answer = await self._reach(call, _CALL_TIMEOUT_S + patience.wait_s)
         except EnvFault as fault:
             return [ErrorAnswer.of(fault)] * len(requests)
         return BatchAnswer.model_validate_json(answer).answers

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple, Protocol
 
-from rllib_agentic.envs.wire import MAX_BATCH, Answer, HealthAnswer, PendingAnswer, Request, SchemaAnswer
+from rllib_agentic.envs.wire import MAX_BATCH, Answer, HealthAnswer, Patience, PendingAnswer, Request, SchemaAnswer
 
-FIRST_WAIT_S = 0.01
-LONG_WAIT_S = 20.0
+_FIRST = Patience(wait_s=0.01, linger_s=0.01)
+_LATER = Patience(wait_s=20.0, linger_s=0.01)
 
 
 class Transport(Protocol):
@@ -40,7 +40,7 @@ class Transport(Protocol):
         """
         ...
 
-    async def batch(self, requests: Sequence[Request], wait_s: float) -> list[Answer]:
+    async def batch(self, requests: Sequence[Request], patience: Patience) -> list[Answer]:
         """One answer a request, in their order. A call that fails gives each of its requests an error answer."""
         ...
 
@@ -49,11 +49,16 @@ class Transport(Protocol):
         ...
 
 
-class Batcher:
-    """Sends all requests that wait at this moment in one call a lane, with one call of a lane under way at a time.
+class _Waiting(NamedTuple):
+    request: Request
+    answer: asyncio.Future[Answer]
 
-    The service answers such a call within about :data:`FIRST_WAIT_S`: what is slower comes back pending and is
-    waited for by a call of its own, so that a slow environment holds back no other.
+
+class Batcher:
+    """Sends all requests that wait at this moment in one call a lane, with one such call of a lane under way.
+
+    The service answers it at once with what is ready. The slow rest of a call is waited for by calls of its own,
+    which come back with whatever becomes ready: a slow environment holds back no other.
 
     Args:
         transport: the way to the service.
@@ -61,39 +66,60 @@ class Batcher:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._waiting: dict[str, list[tuple[Request, asyncio.Future[Answer]]]] = {}
-        self._senders: set[asyncio.Task[None]] = set()
+        self._lanes: dict[str, list[_Waiting]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def ask(self, request: Request) -> Answer:
         """Send one request with whatever else is waiting; gives its final answer, never a pending one."""
         lane = self._transport.lane(request.session_id)
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        if lane in self._waiting:
-            self._waiting[lane].append((request, future))
+        waiting = _Waiting(request, asyncio.get_running_loop().create_future())
+        if lane in self._lanes:
+            self._lanes[lane].append(waiting)
         else:
-            self._waiting[lane] = [(request, future)]
-            sender = asyncio.create_task(self._send(lane))
-            self._senders.add(sender)
-            sender.add_done_callback(self._senders.discard)
-        answer = await future
-        while isinstance(answer, PendingAnswer):
-            (answer,) = await self._transport.batch([request], LONG_WAIT_S)
-        return answer
+            self._lanes[lane] = [waiting]
+            self._spawn(self._drain(lane))
+        return await waiting.answer
 
-    async def _send(self, lane: str) -> None:
-        entries: list[tuple[Request, asyncio.Future[Answer]]] = []
+    async def _drain(self, lane: str) -> None:
         try:
             await asyncio.sleep(0)  # whoever is ready now comes along
-            while self._waiting[lane]:
-                entries, self._waiting[lane] = self._waiting[lane][:MAX_BATCH], self._waiting[lane][MAX_BATCH:]
-                answers = await self._transport.batch([request for request, _ in entries], FIRST_WAIT_S)
-                for (_, future), answer in zip(entries, answers, strict=True):
-                    if not future.done():
-                        future.set_result(answer)
-        except BaseException as error:  # a bug or the loop's end: nobody may wait for ever
-            for _, future in entries + self._waiting[lane]:
-                if not future.done():
-                    future.set_exception(error)
+            while batch := self._lanes[lane][:MAX_BATCH]:
+                del self._lanes[lane][:MAX_BATCH]
+                if slow := await self._send(batch, _FIRST):
+                    self._spawn(self._follow(slow))
+        except BaseException as error:
+            _fail(self._lanes[lane], error)
             raise
         finally:
-            del self._waiting[lane]
+            del self._lanes[lane]
+
+    async def _follow(self, batch: list[_Waiting]) -> None:
+        while batch:
+            batch = await self._send(batch, _LATER)
+
+    async def _send(self, batch: list[_Waiting], patience: Patience) -> list[_Waiting]:
+        try:
+            answers = await self._transport.batch([waiting.request for waiting in batch], patience)
+        except BaseException as error:  # a bug, or the loop ends: nobody may wait for ever
+            _fail(batch, error)
+            raise
+        slow = []
+        for waiting, answer in zip(batch, answers, strict=True):
+            if waiting.answer.done():
+                continue  # its caller was cancelled
+            if isinstance(answer, PendingAnswer):
+                slow.append(waiting)
+            else:
+                waiting.answer.set_result(answer)
+        return slow
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _fail(batch: Sequence[_Waiting], error: BaseException) -> None:
+    for waiting in batch:
+        if not waiting.answer.done():
+            waiting.answer.set_exception(error)

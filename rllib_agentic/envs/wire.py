@@ -83,18 +83,30 @@ class CloseRequest(_Wire):
 Request = Annotated[CreateRequest | StepRequest | StateRequest | CloseRequest, Field(discriminator="op")]
 
 
+class Patience(_Wire):
+    """How long to wait before what is not ready is answered ``pending``.
+
+    Attributes:
+        wait_s: this long in all,
+        linger_s: and this long after the first of the batch is ready.
+    """
+
+    wait_s: Annotated[float, Field(ge=0.0, le=60.0)]
+    linger_s: Annotated[float, Field(ge=0.0, le=60.0)]
+
+
 class BatchRequest(_Wire):
     """Requests of many sessions in one call.
 
     Attributes:
         requests: each is answered, or fails, on its own. Steps of one session run in their order; a close waits for
             nothing.
-        wait_s: how long to wait for the slow ones; what is not ready by then is answered ``pending``, goes on, and
+        patience: how long to wait for the slow ones; what is not ready by then is answered ``pending``, goes on, and
             is had by repeating its request.
     """
 
     requests: Annotated[list[Request], Field(max_length=MAX_BATCH)]
-    wait_s: Annotated[float, Field(ge=0.0, le=60.0)] = 0.01
+    patience: Patience = Patience(wait_s=0.01, linger_s=0.01)
 
 
 class CreateAnswer(_Wire):

@@ -17,10 +17,11 @@ from ray import serve
 
 from rllib_agentic.envs.env import StepResult
 from rllib_agentic.envs.http_transport import HttpTransport
-from rllib_agentic.envs.remote import RemoteClient, RemoteSession
+from rllib_agentic.envs.remote import RemoteClient
 from rllib_agentic.envs.replay import ReplayingClient
 from rllib_agentic.envs.retries import RetryPolicy
 from rllib_agentic.envs.serve_transport import ServeTransport
+from rllib_agentic.envs.session import EnvSession
 from rllib_agentic.envs.settings import EnvSettings
 from rllib_agentic.envs.wire import routing_key
 from rllib_agentic.errors import InfrastructureError
@@ -31,13 +32,6 @@ pytestmark = pytest.mark.ray
 
 REPLICAS = 3
 RETRIES = RetryPolicy(max_retries=4, backoff_s=0.05)
-
-
-class ProcessEnv(CounterEnv):
-    """Tells which process it lives in."""
-
-    def _step(self, action: str) -> StepResult:
-        return super()._step(f"echo {os.getpid()}" if action == "pid" else action)
 
 
 class Service(NamedTuple):
@@ -56,7 +50,7 @@ def service() -> Iterator[Service]:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        app = deploy_app(_by_value(), EnvSettings(num_replicas=REPLICAS), "processes", http_port=port)
+        app = deploy_app(CounterEnv, EnvSettings(num_replicas=REPLICAS), "processes", http_port=port)
         yield Service(app, f"http://127.0.0.1:{port}/{app}")
         undeploy(app)
         assert serve.status().applications == {}
@@ -65,16 +59,11 @@ def service() -> Iterator[Service]:
         ray.shutdown()
 
 
-def _by_value() -> type[ProcessEnv]:
-    ProcessEnv.__module__ = "__main__"  # replicas cannot import this file
-    return ProcessEnv
-
-
 def task(number: int) -> Task:
     return Task("counter", "train", number % 10, number)
 
 
-async def text(session: RemoteSession, action: str) -> str:
+async def text(session: EnvSession, action: str) -> str:
     return (await session.step(action)).observation.messages[0].content
 
 
@@ -188,6 +177,7 @@ def test_a_replica_dies_in_the_middle_of_episodes(service, backend):  # FT03: at
                 assert isinstance(outcome, InfrastructureError)
                 assert outcome.kind == "session_lost"
             else:
+                assert isinstance(outcome, StepResult)
                 assert outcome.observation.messages[0].content == "2"
         assert sum(pids[session] == victim for session in lost) == 2
 
@@ -197,6 +187,7 @@ def test_a_replica_dies_in_the_middle_of_episodes(service, backend):  # FT03: at
             if pids[session] == victim:
                 assert "differs at step 1" in str(outcome)
             else:
+                assert isinstance(outcome, StepResult)
                 assert outcome.observation.messages[0].content == "2"
 
         while len({w.worker_id for w in (await service.transport().health()).workers}) < REPLICAS:

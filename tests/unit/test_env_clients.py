@@ -39,6 +39,7 @@ class WorkerTransport:
         self.worker = worker
         self.calls: list[int] = []
         self.lost_out = self.lost_back = 0
+        self.bug: Exception | None = None
 
     def lane(self, session_id: str) -> str:
         return wire.routing_key(session_id)
@@ -49,13 +50,15 @@ class WorkerTransport:
     async def schema(self) -> wire.SchemaAnswer:
         return await self.worker.schema()
 
-    async def batch(self, requests: Sequence[wire.Request], wait_s: float) -> list[wire.Answer]:
+    async def batch(self, requests: Sequence[wire.Request], patience: wire.Patience) -> list[wire.Answer]:
         self.calls.append(len(requests))
+        if self.bug is not None:
+            raise self.bug
         lost: list[wire.Answer] = [wire.ErrorAnswer.of(EnvFault(FaultCode.UNREACHABLE, "lost"))] * len(requests)
         if self.lost_out:
             self.lost_out -= 1
             return lost
-        answers = await self.worker.batch(requests, wait_s)
+        answers = await self.worker.batch(requests, patience)
         if self.lost_back:
             self.lost_back -= 1
             return lost
@@ -415,5 +418,22 @@ def test_backoff_doubles():
         for attempt in (1, 2, 3):
             await policy.pause(attempt)
         assert all(base <= pause <= 1.5 * base for base, pause in zip((1, 2, 4), pauses, strict=True))
+
+    asyncio.run(run())
+
+
+def test_a_bug_in_the_transport_reaches_every_waiting_caller():
+    async def run():
+        transport = WorkerTransport(EnvWorker(EnvHost(CounterEnv)))
+        client = RemoteClient(transport, TWO_RETRIES)
+        sessions = [await client.create(TASK) for _ in range(3)]
+
+        transport.bug = ZeroDivisionError("a bug")
+        steps = [session.step("inc") for session in sessions]
+        outcomes = await asyncio.gather(*steps, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [ZeroDivisionError] * 3
+        transport.bug = None
+        assert (await sessions[0].step("inc")).reward == 0.1
+        await client.aclose()
 
     asyncio.run(run())

@@ -168,9 +168,10 @@ def test_a_batch_answers_each_on_its_own():
             {"op": "step", "session_id": "c", "step": 1, "action": "inc"},
             {"op": "close", "session_id": "a"},
         ]
-        first = await post(http, "batch", requests=requests[:2], wait_s=30)
-        second = await post(http, "batch", requests=requests[2:4], wait_s=30)
-        third = await post(http, "batch", requests=requests[4:], wait_s=30)
+        patience = {"wait_s": 30, "linger_s": 30}
+        first = await post(http, "batch", requests=requests[:2], patience=patience)
+        second = await post(http, "batch", requests=requests[2:4], patience=patience)
+        third = await post(http, "batch", requests=requests[4:], patience=patience)
         answers = [answer for part in (first, second, third) for answer in part.json()["answers"]]
         assert [a["kind"] for a in answers] == ["created", "error", "stepped", "error", "closed"]
         assert [a["error"]["code"] for a in answers if a["kind"] == "error"] == ["bad_input", "unknown_session"]

@@ -16,6 +16,9 @@ from rllib_agentic.envs.hosting import EnvHost
 from rllib_agentic.envs.threads import BlockingCalls
 from serve_envs.worker import EnvWorker
 
+SOON = wire.Patience(wait_s=60.0, linger_s=60.0)
+AT_ONCE = wire.Patience(wait_s=0.0, linger_s=0.0)
+
 
 class Clock:
     def __init__(self) -> None:
@@ -32,7 +35,7 @@ def make_worker(ledger: Ledger, env: Callable[..., Env] = CounterEnv, timeout_s:
 
 
 async def ask(worker: EnvWorker, request: Any) -> Any:
-    (answer,) = await worker.batch([request], 60.0)
+    (answer,) = await worker.batch([request], SOON)
     return answer
 
 
@@ -216,7 +219,7 @@ def test_a_session_in_the_middle_of_a_step_never_expires():
         clock = Clock()
         worker = make_worker(ledger := Ledger(), ttl_s=1.0, clock=clock)
         await ask(worker, create("a"))
-        (pending,) = await worker.batch([step("a", 1, "wait")], 0.0)
+        (pending,) = await worker.batch([step("a", 1, "wait")], AT_ONCE)
         assert pending.kind == "pending"
         clock.now = 100.0
         assert worker.sweep() == 0
@@ -234,14 +237,16 @@ def test_slow_steps_hold_back_neither_others_nor_the_health_check():  # EV17
     async def run():
         worker = make_worker(ledger := Ledger())
         ids = [f"s{i}" for i in range(8)]
-        await worker.batch([create(i) for i in ids], 60.0)
-        slow = await worker.batch([step(i, 1, "wait") for i in ids[:7]] + [step(ids[7], 1, "inc")], 0.5)
+        await worker.batch([create(i) for i in ids], SOON)
+        slow = await worker.batch(
+            [step(i, 1, "wait") for i in ids[:7]] + [step(ids[7], 1, "inc")], wire.Patience(wait_s=0.5, linger_s=0.5)
+        )
         assert [answer.kind for answer in slow] == ["pending"] * 7 + ["stepped"]
         for _ in range(7):
             assert ledger.waiting.acquire(timeout=10)  # all seven are inside their environments at once
         assert (await worker.health()).workers[0].sessions == 8
         ledger.gate.set()
-        answers = await worker.batch([step(i, 1, "wait") for i in ids[:7]], 60.0)
+        answers = await worker.batch([step(i, 1, "wait") for i in ids[:7]], SOON)
         assert {text_of(answer) for answer in answers} == {"wait"}
         await worker.aclose()
 
@@ -252,7 +257,7 @@ def test_a_stuck_step_loses_its_session_at_once_and_its_environment_is_closed_wh
     async def run():
         worker = make_worker(ledger := Ledger(), timeout_s=0.05, max_sessions=1)
         await ask(worker, create("a"))
-        (stuck,) = await worker.batch([step("a", 1, "wait")], 60.0)
+        (stuck,) = await worker.batch([step("a", 1, "wait")], SOON)
         assert code_of(stuck) is FaultCode.ENV_TIMEOUT
         assert await sessions_of(worker) == 0
         assert (await worker.health()).workers[0].stuck_calls == 1
@@ -272,7 +277,7 @@ def test_closing_in_the_middle_of_a_step_frees_the_slot_and_closes_once():  # EV
     async def run():
         worker = make_worker(ledger := Ledger())
         await ask(worker, create("a"))
-        await worker.batch([step("a", 1, "wait")], 0.0)
+        await worker.batch([step("a", 1, "wait")], AT_ONCE)
         assert ledger.waiting.acquire(timeout=10)
         assert (await ask(worker, close("a"))).was_open
         assert (await sessions_of(worker), ledger.closed) == (0, 0)
@@ -287,9 +292,9 @@ def test_racing_creates_share_nothing():  # EV02, EV11
     async def run():
         worker = make_worker(ledger := Ledger())
         ids = [f"s{i}" for i in range(64)]
-        await worker.batch([create(i) for i in ids], 60.0)
-        await worker.batch([step(i, 1, f"set x={i}") for i in ids[::2]], 60.0)
-        answers = await worker.batch([step(i, 2 if n % 2 == 0 else 1, "get x") for n, i in enumerate(ids)], 60.0)
+        await worker.batch([create(i) for i in ids], SOON)
+        await worker.batch([step(i, 1, f"set x={i}") for i in ids[::2]], SOON)
+        answers = await worker.batch([step(i, 2 if n % 2 == 0 else 1, "get x") for n, i in enumerate(ids)], SOON)
         assert [text_of(answer) for answer in answers] == [i if n % 2 == 0 else "unset" for n, i in enumerate(ids)]
         await worker.aclose()
         return ledger.made, ledger.closed
@@ -300,7 +305,7 @@ def test_racing_creates_share_nothing():  # EV02, EV11
 def test_two_creates_of_one_id_at_once_make_one_session():
     async def run():
         worker = make_worker(ledger := Ledger())
-        answers = await worker.batch([create("a")] * 5, 60.0)
+        answers = await worker.batch([create("a")] * 5, SOON)
         assert all(answer == answers[0] and answer.kind == "created" for answer in answers)
         await worker.aclose()
         return ledger.made
@@ -312,9 +317,9 @@ def test_a_repeat_that_waits_while_its_request_fails_hears_the_same_failure():
     async def run():
         worker = make_worker(ledger := Ledger())
         await ask(worker, create("a"))
-        answers = await worker.batch([step("a", 1, "raise")] * 3, 60.0)
+        answers = await worker.batch([step("a", 1, "raise")] * 3, SOON)
         ledger.failing_resets = 1
-        creates = await worker.batch([create("b")] * 3, 60.0)
+        creates = await worker.batch([create("b")] * 3, SOON)
         await worker.aclose()
         return [code_of(answer) for answer in answers + creates]
 
@@ -325,7 +330,7 @@ def test_steps_of_one_session_in_one_batch_run_in_order():
     async def run():
         worker = make_worker(Ledger())
         await ask(worker, create("a"))
-        answers = await worker.batch([step("a", i, "inc") for i in (1, 2, 3)], 60.0)
+        answers = await worker.batch([step("a", i, "inc") for i in (1, 2, 3)], SOON)
         await worker.aclose()
         return [text_of(answer) for answer in answers]
 
@@ -362,10 +367,10 @@ def test_two_hundred_sessions_leave_nothing_behind(env, monkeypatch):  # EV01: a
         make = partial(env, name="leak")
         worker = make_worker(ledger := Ledger(), make, ttl_s=5.0, clock=clock, max_sessions=200)
         ids = [f"s{i}" for i in range(200)]
-        assert {answer.kind for answer in await worker.batch([create(i) for i in ids], 60.0)} == {"created"}
-        await worker.batch([step(i, 1, "inc") for i in ids[0::3]], 60.0)
-        await worker.batch([close(i) for i in ids[1::3]], 60.0)
-        await worker.batch([step(i, 1, "raise") for i in ids[2::3]], 60.0)
+        assert {answer.kind for answer in await worker.batch([create(i) for i in ids], SOON)} == {"created"}
+        await worker.batch([step(i, 1, "inc") for i in ids[0::3]], SOON)
+        await worker.batch([close(i) for i in ids[1::3]], SOON)
+        await worker.batch([step(i, 1, "raise") for i in ids[2::3]], SOON)
         assert await sessions_of(worker) == len(ids[0::3])
         clock.now = 6.0
         worker.sweep()
