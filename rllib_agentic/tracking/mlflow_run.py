@@ -173,9 +173,8 @@ class MLflowRun:
             always=True,
         )
 
-    def end_now(self, status: RunStatus) -> None:
-        """End the run and wait some seconds for the service to know; for a process that is about to go."""
-        self.end(status)
+    def flush(self) -> None:
+        """Wait until the service knows all that was said, at most ten seconds; for a process that is about to go."""
         self._server.flush(timeout_s=10)
 
     def __enter__(self) -> MLflowRun:
@@ -186,7 +185,8 @@ class MLflowRun:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End the run truthfully."""
-        self.end_now(status_of(error))
+        self.end(status_of(error))
+        self.flush()
 
     def _do(self, label: str, work: Callable[[], None], *, always: bool = False) -> None:
         self._server.queue.add(label, work, always=always)

@@ -45,6 +45,7 @@ class MLflowServer:
         self._artifact_location = artifact_location
         self._client: MlflowClient | None = None
         self._experiment_id: str | None = None
+        self._told: Gap | None = None
 
     def client(self) -> MlflowClient:
         """The client; imports MLflow (seconds) and connects, so call it from the queue's work only."""
@@ -69,8 +70,9 @@ class MLflowServer:
     def flush(self, timeout_s: float) -> Gap | None:
         """Wait at most ``timeout_s`` until everything was sent; what was lost is warned about and returned."""
         gap = self.queue.flush(timeout_s)
-        if gap:
+        if gap is not None and gap != self._told:
             logger.warning("MLflow at %s lacks part of this run: %s", self.tracking_uri, gap)
+        self._told = gap
         return gap
 
     def _find_or_make(self) -> str:

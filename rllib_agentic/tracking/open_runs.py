@@ -26,10 +26,14 @@ class RunStatus(StrEnum):
 
 
 class Endable(Protocol):
-    """What can be open: it has an end, which is told to the tracking service at once."""
+    """What can be open."""
 
-    def end_now(self, status: RunStatus) -> None:
-        """End the run and wait, for a limited time, until the service knows."""
+    def end(self, status: RunStatus) -> None:
+        """End the run; tells the service later."""
+        ...
+
+    def flush(self) -> None:
+        """Wait, for a limited time, until the service knows everything."""
         ...
 
 
@@ -57,9 +61,12 @@ class OpenRuns:
             self._restore()
 
     def end_all(self, status: RunStatus) -> None:
-        """End every open run."""
-        for run in list(self._open):
-            run.end_now(status)
+        """End every open run, and wait some seconds until the service knows."""
+        ended = list(self._open)
+        for run in ended:
+            run.end(status)
+        for run in ended:
+            run.flush()
 
     def _restore(self) -> None:
         if self._installed and threading.current_thread() is threading.main_thread():

@@ -175,6 +175,7 @@ SCRIPT = """
 import os, signal, sys
 from rllib_agentic.tracking.mlflow_run import MLflowRun
 from rllib_agentic.tracking.mlflow_server import MLflowServer
+from rllib_agentic.tracking.open_runs import RunStatus
 server = MLflowServer(sys.argv[1], "exp")
 run = MLflowRun(server, "r")
 run.start({})
@@ -204,7 +205,8 @@ def test_tk08_concurrent_children_share_a_parent_and_nothing_else(server: MLflow
 
     with ThreadPoolExecutor(4) as pool:
         children = list(pool.map(child, range(4)))
-    parent.end_now(RunStatus.FINISHED)
+    parent.end(RunStatus.FINISHED)
+    parent.flush()
     runs = mlflow.MlflowClient(server.tracking_uri).search_runs([server.experiment_id()])
     assert len(runs) == 5
     for lr, run in enumerate(children):
@@ -215,7 +217,7 @@ def test_tk08_concurrent_children_share_a_parent_and_nothing_else(server: MLflow
 
 def test_tk08_two_processes_can_make_one_store(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/new/mlflow.db"
-    command = [sys.executable, "-c", SCRIPT + "run.end_now('FINISHED')", uri]
+    command = [sys.executable, "-c", SCRIPT + "run.end(RunStatus.FINISHED); run.flush()", uri]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     ids = {process.communicate(timeout=300)[0].split()[0] for process in processes}
     client = mlflow.MlflowClient(uri)
@@ -257,7 +259,8 @@ def test_tk14_what_was_logged_during_an_outage_arrives_later(server: MLflowServe
         if step == 7:
             server.client().log_batch = real  # type: ignore[method-assign, assignment]
         run.log({"loss": step}, step=step)
-    run.end_now(RunStatus.FINISHED)
+    run.end(RunStatus.FINISHED)
+    run.flush()
     assert database.exists() and history(server, run, "loss") == [(step, step) for step in range(1, 11)]
 
 

@@ -14,7 +14,7 @@ ENDINGS = {
     "raise KeyboardInterrupt": ("KILLED", 1),
     "raise RuntimeError": ("FAILED", 1),
     "sys.exit(3)": ("KILLED", 3),
-    "run.end_now(RunStatus.FINISHED)": ("FINISHED", 0),
+    "run.end(RunStatus.FINISHED)": ("FINISHED", 0),
 }
 
 SCRIPT = """
@@ -22,9 +22,11 @@ import os, signal, sys
 from rllib_agentic.tracking.open_runs import RunStatus, open_runs
 
 class Run:
-    def end_now(self, status):
+    def end(self, status):
         open_runs.remove(self)
-        print(status.value, flush=True)
+        print(status.value)
+    def flush(self):
+        sys.stdout.flush()
 
 for ending in sys.argv[1:]:  # a child each: importing once is enough
     child = os.fork()
@@ -46,9 +48,12 @@ def test_an_earlier_sigterm_handler_is_called_and_comes_back() -> None:
     calls: list[object] = []
 
     class Run:
-        def end_now(self, status: RunStatus) -> None:
+        def end(self, status: RunStatus) -> None:
             calls.append(status)
             runs.remove(self)
+
+        def flush(self) -> None:
+            calls.append("flushed")
 
     def earlier(number: int, frame: object) -> None:
         calls.append(number)
@@ -59,7 +64,7 @@ def test_an_earlier_sigterm_handler_is_called_and_comes_back() -> None:
         runs.add(Run())
         assert signal.getsignal(signal.SIGTERM) is not earlier
         signal.raise_signal(signal.SIGTERM)
-        assert calls == [RunStatus.KILLED, signal.SIGTERM]
+        assert calls == [RunStatus.KILLED, "flushed", signal.SIGTERM]
         assert signal.getsignal(signal.SIGTERM) is earlier
     finally:
         signal.signal(signal.SIGTERM, original)
