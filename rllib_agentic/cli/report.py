@@ -22,10 +22,13 @@ from rllib_agentic.tracking.summary import summarize
 if TYPE_CHECKING:
     from rllib_agentic.cli.train_experiments import TrainOptions
 
+_WIDTH = 240  # of what is no terminal: paths stay whole
+
 
 def report(experiment: Experiment, outcomes: Sequence[TrialOutcome], options: TrainOptions) -> None:
     """Print a table a trial, on standard error where standard output is for a machine."""
-    console = Console(file=sys.stderr if options.as_json else sys.stdout, soft_wrap=True, highlight=False)
+    stream = sys.stderr if options.as_json else sys.stdout
+    console = Console(file=stream, width=None if stream.isatty() else _WIDTH, soft_wrap=True, highlight=False)
     for outcome in outcomes:
         folder = Path(outcome.folder)
         history = read_history(folder)

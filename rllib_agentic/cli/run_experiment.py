@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def run(experiment: Experiment, *, callbacks: Sequence[Any], stopper: InterruptS
     _write_spec(experiment, folder)
     (folder / END_FILE).unlink(missing_ok=True)
     stopper.criteria = settings.stop
-    os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
+    os.environ |= {"TUNE_DISABLE_SIGINT_HANDLER": "1", "RAY_AIR_NEW_OUTPUT": "0"}
     resume = ResumeConfig.ResumeType.RESUME
     with stops_on_interrupt(stopper), contextlib.redirect_stdout(sys.stderr):
         analysis = tune.run(
@@ -57,6 +58,8 @@ def run(experiment: Experiment, *, callbacks: Sequence[Any], stopper: InterruptS
             resume=begun,
             resume_config=ResumeConfig(finished=resume, unfinished=resume, errored=resume) if begun else None,
             callbacks=list(callbacks),
+            trial_name_creator=partial(_trial_name, experiment.name),
+            trial_dirname_creator=partial(_trial_name, experiment.name),
             raise_on_failed_trial=False,
             verbose=0,
         )
@@ -66,6 +69,10 @@ def run(experiment: Experiment, *, callbacks: Sequence[Any], stopper: InterruptS
             json.dumps({"stop": settings.stop, "trials": [o.as_json() | {"folder": o.folder} for o in outcomes]})
         )
     return outcomes
+
+
+def _trial_name(experiment: str, trial: Any) -> str:
+    return f"{experiment}_{trial.trial_id}"
 
 
 def experiment_folder(experiment: Experiment) -> Path:

@@ -94,11 +94,31 @@ def rows_of(trajectory: Trajectory, advantages: Sequence[np.ndarray | float], *,
     for i, turn in enumerate(trajectory.turns):
         segments.setdefault(turn.segment, []).append(i)
     trained = [s for s, turns in segments.items() if any(len(trajectory.turns[i].action_ids) for i in turns)]
-    return [_row(trajectory, segments[s], advantages, number, last=s == trained[-1]) for s in trained]
+    rewards = _rewards_on_sampled_turns(trajectory.turns)
+    return [_row(trajectory, segments[s], advantages, rewards, number, last=s == trained[-1]) for s in trained]
+
+
+def _rewards_on_sampled_turns(turns: Sequence[Turn]) -> list[float]:
+    """Each turn's reward; that of a turn that sampled nothing goes to the one before (or, at the start, after)."""
+    rewards, at, pending = [0.0] * len(turns), -1, 0.0
+    for i, turn in enumerate(turns):
+        if len(turn.action_ids):
+            at, rewards[i], pending = i, turn.reward + pending, 0.0
+        elif at < 0:
+            pending += turn.reward
+        else:
+            rewards[at] += turn.reward
+    return rewards
 
 
 def _row(
-    trajectory: Trajectory, turns: list[int], advantages: Sequence[np.ndarray | float], number: int, *, last: bool
+    trajectory: Trajectory,
+    turns: list[int],
+    advantages: Sequence[np.ndarray | float],
+    rewards: list[float],
+    number: int,
+    *,
+    last: bool,
 ) -> Row:
     columns: dict[str, list[np.ndarray]] = {
         name: []
@@ -123,23 +143,16 @@ def _row(
         columns["advantages"].append(np.broadcast_to(np.asarray(adv, np.float32), n))
         columns["rewards"].append(np.zeros(n, np.float32))
 
-    reward_at: list[tuple[int, float]] = []
-    position, last_action, pending = 0, -1, 0.0
+    ends: list[int] = []
     for i in turns:
         turn = trajectory.turns[i]
         add(turn.context_ids, False, 0.0, NO_TURN, -1, 0.0)
         add(turn.action_ids, True, turn.logprobs, i, turn.policy_versions, advantages[i])
-        position += len(turn.context_ids) + len(turn.action_ids)
-        if len(turn.action_ids):
-            last_action = position - 1
-        if last_action < 0:
-            pending += turn.reward  # an aborted first turn sampled nothing: its reward goes to the next token
-        else:
-            reward_at.append((last_action, turn.reward + pending))
-            pending = 0.0
+        ends.append(sum(len(part) for part in columns["token_ids"]) - 1)
     flat = {name: np.concatenate(parts) for name, parts in columns.items()}
-    for at, reward in reward_at:
-        flat["rewards"][at] += reward
+    for i, end in zip(turns, ends, strict=True):
+        if len(trajectory.turns[i].action_ids):
+            flat["rewards"][end] = rewards[i]
     return Row(
         **flat,
         legal_tokens=_join_legal([trajectory.turns[i] for i in turns]),

@@ -95,3 +95,16 @@ def test_versions_and_lengths_count_sampled_tokens_alone() -> None:  # WS07, AL2
     new.policy_versions[:] = 5
     found = trajectory(old, new)
     assert found.oldest_version == 3 and found.num_action_tokens == 3
+
+
+def test_rewards_of_turns_that_sampled_nothing_are_not_lost() -> None:
+    rows = rows_of(
+        trajectory(
+            turn([1], [], reward=0.25),
+            turn([2], [3], reward=0.5),
+            turn([4], [], reward=1.0),
+            turn([1, 9], [], segment=1, reward=2.0),
+        ),
+        [0.0] * 4,
+    )
+    assert [r.rewards.tolist() for r in rows] == [[0.0, 0.0, 3.75, 0.0]]
