@@ -106,12 +106,14 @@ class TrajectoryReader:
         if iteration not in self._files:
             known = self.iterations
             raise InputError(f"trajectories: no iteration {iteration} in {self.folder}; stored: {_ranges(known)}")
-        stored = list(self.select(iterations=[iteration]))
-        if not 0 <= number < len(stored):
+        file = self._files[iteration]
+        found = list(_grouped(pq.read_table(file, partitioning=None, filters=[("trajectory", "=", number)])))
+        if not found:
+            held = len(pq.read_table(file, columns=["trajectory"], partitioning=None)["trajectory"].unique())
             raise InputError(
-                f"trajectories: iteration {iteration} holds {len(stored)} trajectories, numbered from 0; got {number}"
+                f"trajectories: iteration {iteration} holds {held} trajectories, numbered from 0; got {number}"
             )
-        return stored[number]
+        return _stored(iteration, found[0])
 
     def overview(self) -> pd.DataFrame:
         """One line a trajectory with its scalar columns and its iteration, without tokens and texts."""

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rllib_agentic.errors import InfrastructureError, InputError
-from rllib_agentic.store import SCHEMA, TrajectoryReader, TrajectoryWriter, find_stores
+from rllib_agentic.store import SCHEMA, TrajectoryReader, TrajectoryWriter, find_stores, schema
 from rllib_agentic.trajectory import FinishReason, LegalTokens, Message, Task, ToolCall, Trajectory, Turn
 
 
@@ -200,3 +200,10 @@ def test_odd_values_from_environments_do_not_stop_the_run(tmp_path: Path) -> Non
 def test_arguments_of_other_lengths_are_refused(tmp_path: Path, arguments: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TrajectoryWriter(tmp_path).write(1, [solved(), broken()], **arguments)
+
+
+def test_every_column_is_documented() -> None:
+    documented = (Path(__file__).parents[2] / "docs" / "store.md").read_text()
+    for name in SCHEMA.names:
+        assert f"`{name}`" in documented, name
+        assert name in (schema.__doc__ or ""), name
