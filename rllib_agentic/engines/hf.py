@@ -94,6 +94,8 @@ class HFEngine:
         self._device = model.get_input_embeddings().weight.device
         self._vocabulary = model.get_input_embeddings().weight.shape[0]
         self._store = SequenceStore(max_cached_tokens)
+        positions = getattr(model.config.get_text_config(), "max_position_embeddings", None) or max_cached_tokens
+        self._longest = min(positions, max_cached_tokens)
         self._waiting: dict[_Job, None] = {}
         self._running: dict[_Job, None] = {}
         self._arrived = 0
@@ -200,22 +202,20 @@ class HFEngine:
             )
 
     def _check_size(self, request: GenerationRequest) -> None:
-        ids, most = request.context_ids, len(request.context_ids) + request.max_tokens
-        if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= self._vocabulary):
+        ids = request.context_ids
+        if not len(ids):
+            return
+        lowest, highest = int(ids.min()), int(ids.max())
+        if lowest < 0 or highest >= self._vocabulary:
             raise InputError(
-                f"HFEngine: context ids from {int(ids.min())} to {int(ids.max())}, but the model knows 0 to "
-                f"{self._vocabulary - 1}; tokenizer and model do not belong together"
+                f"HFEngine: context ids from {lowest} to {highest}, but the model knows 0 to {self._vocabulary - 1}; "
+                "tokenizer and model do not belong together"
             )
-        positions = getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
-        for limit, name in (
-            (positions, "the model's max_position_embeddings"),
-            (self._store.max_tokens, "max_cached_tokens"),
-        ):
-            if limit is not None and most > limit:
-                raise InputError(
-                    f"HFEngine: {len(ids)} context tokens and max_tokens={request.max_tokens} exceed {name} ({limit}); "
-                    "shorten the context or the turn"
-                )
+        if len(ids) + request.max_tokens > self._longest:
+            raise InputError(
+                f"HFEngine: {len(ids)} context tokens and max_tokens={request.max_tokens} exceed {self._longest}, the "
+                "smaller of the model's max_position_embeddings and max_cached_tokens; shorten the context or the turn"
+            )
 
     def _jobs(self) -> list[_Job]:
         return [*self._running, *self._waiting]

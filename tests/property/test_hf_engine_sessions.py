@@ -1,4 +1,4 @@
-"""Whatever happens to whichever episode, every logprob equals a plain forward's, and no token is lost from the books."""
+"""Whatever happens to whichever episode: every logprob equals a plain forward's, and no cached token is lost."""
 
 import asyncio
 

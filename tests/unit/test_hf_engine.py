@@ -8,6 +8,7 @@
 
 import asyncio
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -254,6 +255,7 @@ def test_a_turn_of_one_choice_costs_one_forward():
         assert completion.ids[1] == STOP
         assert completion.logprobs[1] == 0.0
         assert_exact(MODEL, request, completion)
+        assert completion.legal_tokens is not None
         assert [completion.legal_tokens.at(i).tolist() for i in (0, 1)] == [[5, 6, 7], [STOP]]
         context = np.concatenate([context, completion.ids, random_ids(6, seed=turn)])
     metrics = engine.metrics()
@@ -278,6 +280,7 @@ def test_forced_runs_before_between_and_after_choices_are_exact():
         request = GenerationRequest(context, 20, seed=turn, stop_ids=frozenset({STOP}), legal=trie, episode_id="e")
         (completion,) = run_all(engine, [request])
         assert_exact(MODEL, request, completion)
+        assert completion.legal_tokens is not None
         assert len(completion.ids) == len(completion.legal_tokens) == 9
         assert (completion.logprobs != 0).sum() == 2
         context = np.concatenate([context, completion.ids, random_ids(6, seed=turn)])
@@ -299,7 +302,13 @@ def test_the_end_of_the_trie_ends_the_turn_whatever_the_stop_ids():
 
 def mixed_requests():
     trie = TokenTrie([[5, 6, STOP], [5, STOP], [8, 9, STOP]])
-    kinds = [dict(), dict(temperature=0.0), dict(legal=trie), dict(temperature=0.7, top_p=0.8), dict(top_k=3)]
+    kinds: list[dict[str, Any]] = [
+        dict(),
+        dict(temperature=0.0),
+        dict(legal=trie),
+        dict(temperature=0.7, top_p=0.8),
+        dict(top_k=3),
+    ]
     return [
         GenerationRequest(random_ids(3 + 7 * s, seed=s), 6, seed=s, stop_ids=frozenset({STOP}), **kinds[s % 5])
         for s in range(10)
@@ -403,8 +412,8 @@ def test_a_control_token_can_be_a_stop_string():
         (dict(top_k=-1), "top_k"),
         (dict(stop_strings=("",)), "stop string is empty"),
         (dict(stop_strings=("x",)), "tokenizer"),
-        (dict(max_tokens=512), "max_position_embeddings"),
-        (dict(max_tokens=200), "max_cached_tokens"),
+        (dict(max_tokens=512), "exceed 202"),
+        (dict(max_tokens=194), "shorten the context"),
     ],
 )
 def test_a_bad_request_is_refused_and_harms_nobody(fields, message):

@@ -53,7 +53,7 @@ def test_duplicates_and_texts_with_the_same_ids_count_once():
 
 
 def test_no_action_is_an_error_that_says_what_to_do():
-    with pytest.raises(InputError, match="no admissible action.*legal=None"):
+    with pytest.raises(InputError, match=r"no admissible action.*legal=None"):
         ActionTries(TableTokenizer({}), STOP).trie([])
 
 
@@ -63,7 +63,7 @@ def test_the_empty_text_is_the_turn_that_stops_at_once():
 
 @pytest.mark.parametrize("ids", [[10, STOP, 11], [3]])
 def test_an_action_with_a_control_token_in_it_is_refused(ids):
-    with pytest.raises(InputError, match="'bad'.*control token"):
+    with pytest.raises(InputError, match=r"'bad'.*control token"):
         ActionTries(TableTokenizer({"bad": ids}), STOP).trie(["bad"])
 
 
