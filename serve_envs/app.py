@@ -11,6 +11,7 @@ from ray import serve
 from ray.serve import Application
 from ray.serve.config import RequestRouterConfig
 from ray.serve.handle import DeploymentHandle
+from ray.serve.schema import LoggingConfig
 
 from rllib_agentic.envs import wire
 from rllib_agentic.envs.env import Env
@@ -24,6 +25,7 @@ from serve_envs.worker import EnvWorker
 
 _ROUTER = RequestRouterConfig(request_router_class="serve_envs.routing:SessionRouter")
 _MAX_ONGOING = 100_000  # capacity is counted in sessions, by the workers
+_LOGGING = LoggingConfig(enable_access_log=False, log_level="WARNING")
 
 
 class EnvReplica:
@@ -92,6 +94,7 @@ def build_app(make: Callable[[], Env], settings: EnvSettings, *, http: bool = Tr
         request_router_config=_ROUTER,
         max_ongoing_requests=_MAX_ONGOING,
         graceful_shutdown_wait_loop_s=0.1,
+        logging_config=_LOGGING,
         graceful_shutdown_timeout_s=10.0,
         health_check_period_s=5.0,
         max_constructor_retry_count=2,
@@ -104,6 +107,7 @@ def build_app(make: Callable[[], Env], settings: EnvSettings, *, http: bool = Tr
         ray_actor_options={"num_cpus": 0},
         max_ongoing_requests=_MAX_ONGOING,
         graceful_shutdown_wait_loop_s=0.1,
+        logging_config=_LOGGING,
     ).bind(workers)
 
 
@@ -131,9 +135,16 @@ def deploy(env_name: str, settings: EnvSettings, *, http_port: int | None = None
 def deploy_app(make: Callable[[], Env], settings: EnvSettings, app: str, *, http_port: int | None = None) -> str:
     """Like :func:`deploy`, for an environment that is in no registry, under the given name."""
     if http_port is None:
-        serve.start(proxy_location="Disabled")
+        serve.start(proxy_location="Disabled", logging_config=_LOGGING)
     else:
-        serve.start(proxy_location="HeadOnly", http_options={"port": http_port})
+        # a proxy that is not ready within 5 s, Serve's default, is killed: too soon on a busy machine
+        patient = {"runtime_env": {"env_vars": {"RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60"}}}
+        serve.start(
+            proxy_location="HeadOnly",
+            http_options={"port": http_port},
+            logging_config=_LOGGING,
+            controller_options=patient,
+        )
     http = http_port is not None
     try:
         serve.run(build_app(make, settings, http=http), name=app, route_prefix=f"/{app}" if http else None)

@@ -27,7 +27,7 @@ class CounterEnv:
     """Counts.
 
     Actions: ``inc``, ``get``, ``set x=V``, ``get x``, ``echo TEXT``, ``pid``, ``end``, ``cut``, ``raise``, ``exit``,
-    ``nan``, ``object``, and ``wait`` (until the ledger's gate opens).
+    ``nan``, ``object``, ``tuple``, and ``wait`` (until the ledger's gate opens).
     """
 
     quick = False
@@ -101,6 +101,8 @@ class CounterEnv:
             raise SystemExit(3)
         elif verb == "nan":
             reward = float("nan")
+        elif verb == "tuple":
+            return (self._observe(text), 0.0)  # type: ignore[return-value]
         elif verb == "object":
             return StepResult(Observation((), info={"what": object()}))
         elif verb == "wait":

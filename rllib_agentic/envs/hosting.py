@@ -101,7 +101,7 @@ class HostedEnv:
             return self._env.reset(split, index, seed)
 
         observation = await self._call(begin, f"reset of {split}[{index}]")
-        _check_json(observation)
+        _check(observation, Observation, "reset")
         return observation
 
     async def step(self, action: str) -> StepResult:
@@ -116,11 +116,9 @@ class HostedEnv:
             return self._env.step(action)
 
         result = await self._call(apply, "step")
-        if not isinstance(result, StepResult):
-            raise EnvFault(FaultCode.ENV_FAILED, f"step gave no StepResult but {type(result).__name__}")
+        _check(result, StepResult, "step")
         if not math.isfinite(result.reward):
             raise EnvFault(FaultCode.ENV_FAILED, f"step gave the reward {result.reward}; expected a finite number")
-        _check_json(result)
         return result
 
     async def close(self) -> None:
@@ -177,8 +175,11 @@ class HostedEnv:
                 _log.warning("close of %r raised, though close must never raise", env, exc_info=True)
 
 
-def _check_json(value: Observation | StepResult) -> None:
+def _check(value: object, expected: type[Observation | StepResult], what: str) -> None:
+    if not isinstance(value, expected):
+        message = f"{what} gave {value!r:.200}; expected {expected.__name__}"
+        raise EnvFault(FaultCode.ENV_FAILED, message)
     try:
         to_json(value, inf_nan_mode="constants")
     except PydanticSerializationError as error:
-        raise EnvFault(FaultCode.ENV_FAILED, f"what the environment gave is not JSON-able: {error}") from error
+        raise EnvFault(FaultCode.ENV_FAILED, f"what {what} gave is not JSON-able: {error}") from error

@@ -68,15 +68,17 @@ class RemoteClient:
 
         A reset that fails is tried again in a new session, a bounded number of times. A full service is waited for.
         """
-        failures, waited_s = 0, 0.0
+        failures, refusals, waited_s = 0, 0, 0.0
         while True:
             try:
                 return await self._create_once(task)
             except EnvFault as fault:
                 if fault.code is FaultCode.FULL and waited_s < self._retries.full_patience_s:
-                    pause_s = fault.retry_after_s or 1.0
-                    waited_s += pause_s
-                    await self._retries.sleep(pause_s)
+                    refusals += 1
+                    if refusals % max(1, len(self._workers)) == 0:  # every worker was asked
+                        pause_s = fault.retry_after_s or 1.0
+                        waited_s += pause_s
+                        await self._retries.sleep(pause_s)
                 elif fault.code in WORTH_ANOTHER_SESSION and failures < self._retries.max_retries:
                     failures += 1
                     await self._retries.pause(failures)

@@ -170,7 +170,7 @@ def test_a_task_that_is_none_is_an_input_error(make_client, wrong, message):
     with_client(make_client, talk)
 
 
-@pytest.mark.parametrize("action", ["raise", "exit", "nan", "object"])
+@pytest.mark.parametrize("action", ["raise", "exit", "nan", "object", "tuple"])
 def test_an_environment_that_fails_loses_its_session(make_client, action):
     async def talk(client):
         session = await client.create(task())

@@ -177,6 +177,34 @@ def test_a_full_service_is_waited_for_within_limits():
     asyncio.run(run())
 
 
+def test_a_full_worker_sends_its_creates_to_the_others_without_waiting():
+    async def run():
+        worker = EnvWorker(EnvHost(CounterEnv))
+        asked: list[str] = []
+
+        class OneFull(WorkerTransport):
+            async def batch(self, requests: Sequence[wire.Request], patience: wire.Patience) -> list[wire.Answer]:
+                asked.extend(wire.routing_key(request.session_id) for request in requests)
+                if asked[-1] == "full":
+                    return [wire.ErrorAnswer.of(EnvFault(FaultCode.FULL, "full", 1.0))]
+                return await super().batch(requests, patience)
+
+            async def health(self) -> wire.HealthAnswer:
+                workers = [wire.WorkerHealth(worker_id=name, sessions=0, max_sessions=1) for name in ("full", "free")]
+                return wire.HealthAnswer(env="counter", workers=workers)
+
+        async def sleep(seconds: float) -> None:
+            raise AssertionError("no need to wait")
+
+        client = RemoteClient(OneFull(worker), RetryPolicy(sleep=sleep))
+        for _ in range(3):
+            await client.create(TASK)
+        assert sorted(set(asked)) == ["free", "full"]
+        await client.aclose()
+
+    asyncio.run(run())
+
+
 def test_cancelled_creates_and_steps_leave_no_session():  # EV01
     async def talk(client, transport, ledger):
         creating = asyncio.create_task(client.create(TASK))

@@ -146,7 +146,7 @@ def test_a_create_that_arrives_after_its_close_opens_nothing():
     assert asyncio.run(run()) == (FaultCode.SESSION_CLOSED, 0)
 
 
-@pytest.mark.parametrize("action", ["raise", "exit", "nan", "object"])
+@pytest.mark.parametrize("action", ["raise", "exit", "nan", "object", "tuple"])
 def test_a_failing_step_frees_the_slot_and_tells_why_to_whoever_repeats_it(action):  # EV04
     async def run():
         worker = make_worker(ledger := Ledger(), max_sessions=1)
