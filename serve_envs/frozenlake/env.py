@@ -10,8 +10,11 @@ from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
 from rllib_agentic.errors import InputError
 from rllib_agentic.trajectory.message import Message
 from serve_envs.action_text import extract_action
-from serve_envs.frozenlake.tasks import MOVES, Cell, Corners, Lake, Start, make_splits, splits_hash
+from serve_envs.frozenlake.expert import best_moves
+from serve_envs.frozenlake.tasks import MOVES, SIDES, Cell, Corners, Lake, Start, make_splits, splits_hash
+from serve_envs.frozenlake.view import describe, draw_map
 
+_ACTIONS = tuple(MOVES)
 _SYSTEM = (
     "You walk on a frozen lake. Reach the goal. A hole ends the walk.\n"
     "Map: A you, F ice, H hole, G goal.\n"
@@ -96,12 +99,18 @@ class FrozenLake:
 
     def reset(self, split: str, index: int, seed: int) -> Observation:
         """Begin a walk; ``seed`` decides the slips."""
-        self._lake = self._splits[split][index]
-        self._cell = self._lake.start
-        self._walked = {self._cell}
+        lake = self._splits[split][index]
+        self._lake = lake
+        self._cell = lake.start
+        self._walked = {lake.start}
         self._steps = 0
         self._random = random.Random(f"frozenlake {split} {index} {seed}")
-        return self._observation(self._view(), system=True, info={"category": f"{self._to_goal()} steps"})
+        return Observation(
+            messages=(Message("system", _SYSTEM), Message("user", self._view(lake))),
+            actions=_ACTIONS,
+            state_key=self._state_key(lake),
+            info={"category": f"{lake.distances()[lake.start]} steps"},
+        )
 
     def step(self, action: str) -> StepResult:
         """Go one square, or say that the text was no action.
@@ -109,24 +118,26 @@ class FrozenLake:
         Raises:
             RuntimeError: the episode has ended, or none was begun.
         """
-        if self._lake is None:
-            raise RuntimeError("frozenlake: no episode is running; call reset")
+        lake = self._running()
         self._steps += 1
         word = extract_action(action).capitalize()
         valid = word in MOVES
         if valid:
-            self._move(word)
-        square = self._lake.square(self._cell)
+            self._move(lake, word)
+        square = lake.square(self._cell)
         ended = square in ("G", "H")
         truncated = not ended and self._steps >= self._max_steps
-        text = {"G": "You reached the goal.", "H": "You fell into a hole."}.get(square or "") or self._view()
+        text = {"G": "You reached the goal.", "H": "You fell into a hole."}.get(square or "") or self._view(lake)
         if not valid:
-            text = f"That is no action. Answer with {_one_of()}.\n{text}"
-        observation = self._observation(text, final=ended)
+            text = f"That is no action. Answer with Up, Down, Left or Right.\n{text}"
         if ended or truncated:
             self._lake = None
         return StepResult(
-            observation,
+            Observation(
+                messages=(Message("user", text),),
+                actions=() if ended else _ACTIONS,
+                state_key=self._state_key(lake),
+            ),
             reward=float(square == "G"),
             terminated=ended,
             truncated=truncated,
@@ -139,64 +150,27 @@ class FrozenLake:
         self._lake = None
 
     def expert_action(self) -> str:
-        """First action of a shortest way to the goal (breadth-first search; it takes the ice as not slippery)."""
+        """The best action here, slips taken into account."""
+        return best_moves(self._running(), self._slip)[self._cell]
+
+    def _running(self) -> Lake:
         if self._lake is None:
             raise RuntimeError("frozenlake: no episode is running; call reset")
-        distances = self._lake.distances()
-        row, column = self._cell
-        ways = {word: (row + d_row, column + d_column) for word, (d_row, d_column) in MOVES.items()}
-        return min((word for word in ways if ways[word] in distances), key=lambda word: distances[ways[word]])
+        return self._lake
 
-    def _move(self, word: str) -> None:
+    def _move(self, lake: Lake, word: str) -> None:
         if self._slip:
             draw = self._random.random()
-            sides = ("Left", "Right") if word in ("Up", "Down") else ("Up", "Down")
-            word = sides[0] if draw < self._slip else sides[1] if draw < 2 * self._slip else word
-        target = self._towards(word)
-        assert self._lake is not None
-        if self._lake.square(target) is not None:
-            self._cell = target
-            self._walked.add(target)
+            word = SIDES[word][0] if draw < self._slip else SIDES[word][1] if draw < 2 * self._slip else word
+        self._cell = lake.target(self._cell, word)
+        self._walked.add(self._cell)
 
-    def _towards(self, word: str) -> Cell:
-        return (self._cell[0] + MOVES[word][0], self._cell[1] + MOVES[word][1])
-
-    def _to_goal(self) -> int:
-        assert self._lake is not None
-        return self._lake.distances()[self._cell]
-
-    def _view(self) -> str:
-        assert self._lake is not None
-        lines = []
+    def _view(self, lake: Lake) -> str:
+        around = describe(lake, self._cell, self._walked)
         if self._show_map == "every" or (self._show_map == "first" and self._steps == 0):
-            rows = [list(row.replace("S", "F")) for row in self._lake.rows]
-            rows[self._cell[0]][self._cell[1]] = "A"
-            lines += [" ".join(row) for row in rows]
-        ways = [word for word in MOVES if self._lake.square(self._towards(word)) in ("S", "F", "G")]
-        fresh = [word for word in ways if self._towards(word) not in self._walked]
-        walked = [word for word in ways if self._towards(word) in self._walked]
-        lines.append(f"Fresh ice: {', '.join(fresh) or 'none'}. Footprints: {', '.join(walked) or 'none'}.")
-        goal = self._lake.find("G")
-        down, right = goal[0] - self._cell[0], goal[1] - self._cell[1]
-        legs = [f"{abs(down)} {'down' if down > 0 else 'up'}"] if down else []
-        legs += [f"{abs(right)} {'right' if right > 0 else 'left'}"] if right else []
-        lines.append(f"Goal: {', '.join(legs)}.")
-        return "\n".join(lines)
+            return f"{draw_map(lake, self._cell)}\n{around}"
+        return around
 
-    def _observation(
-        self, text: str, *, system: bool = False, final: bool = False, info: dict[str, str] | None = None
-    ) -> Observation:
-        assert self._lake is not None
-        messages = (Message("system", _SYSTEM),) if system else ()
-        key = hashlib.sha256(repr((self._lake.rows, self._cell, sorted(self._walked))).encode()).hexdigest()[:16]
-        return Observation(
-            messages=(*messages, Message("user", text)),
-            actions=() if final else tuple(MOVES),
-            state_key=key,
-            info=info or {},
-        )
-
-
-def _one_of() -> str:
-    *first, last = MOVES
-    return f"{', '.join(first)} or {last}"
+    def _state_key(self, lake: Lake) -> str:
+        state = repr((lake.rows, self._cell, sorted(self._walked)))
+        return hashlib.sha256(state.encode()).hexdigest()[:16]

@@ -22,6 +22,14 @@ Corners = Literal["fixed", "random"]
 MOVES: Mapping[str, Cell] = {"Up": (-1, 0), "Down": (1, 0), "Left": (0, -1), "Right": (0, 1)}
 """Action to the change of row and column. The order is the order in which actions are listed."""
 
+SIDES: Mapping[str, tuple[str, str]] = {
+    "Up": ("Left", "Right"),
+    "Down": ("Left", "Right"),
+    "Left": ("Up", "Down"),
+    "Right": ("Up", "Down"),
+}
+"""Where a slip leads instead."""
+
 _DRAWS_PER_TASK = 40
 
 
@@ -42,6 +50,11 @@ class Lake:
         row, column = cell
         size = len(self.rows)
         return self.rows[row][column] if 0 <= row < size and 0 <= column < size else None
+
+    def target(self, cell: Cell, move: str) -> Cell:
+        """Where a move leads: one square on, or nowhere at the edge."""
+        ahead = (cell[0] + MOVES[move][0], cell[1] + MOVES[move][1])
+        return cell if self.square(ahead) is None else ahead
 
     def find(self, letter: str) -> Cell:
         """The cell of the first square with this letter; there is one S and one G."""
