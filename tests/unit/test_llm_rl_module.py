@@ -1,5 +1,7 @@
 """LLMTorchRLModule held to the bare Hugging Face model."""
 
+from typing import Any
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from rllib_agentic.rl_module.llm_rl_module import LLMTorchRLModule
 from rllib_agentic.rl_module.model_loading import load_model, load_tokenizer
 from rllib_agentic.rl_module.model_settings import ModelSettings
 
-TINY = {"preset": "tiny", "hidden_size": 16, "num_layers": 2, "num_heads": 2, "seed": 0}
+TINY: dict[str, Any] = {"preset": "tiny", "hidden_size": 16, "num_layers": 2, "num_heads": 2, "seed": 0}
 LENGTH = 12
 VOCABULARY = len(load_tokenizer(ModelSettings(preset="tiny")))
 SPACE = gym.spaces.Dict(
@@ -226,7 +228,7 @@ def test_names_or_shapes_that_do_not_fit_are_errors_and_load_nothing(change, sai
 
 def test_an_inference_only_module_still_refuses_other_names():  # WS04
     runner, state = build(inference_only=True), build().get_state()
-    with pytest.raises(ValueError, match="unknown: model.extra"):
+    with pytest.raises(ValueError, match=r"unknown: model\.extra"):
         runner.set_state({**state, "model.extra": np.zeros(1)})
     state.pop("model.model.norm.weight")
     with pytest.raises(ValueError, match="missing"):
@@ -297,7 +299,7 @@ def test_an_attribute_error_in_setup_is_not_hidden_by_rllib(monkeypatch):
 def test_a_module_without_critic_has_no_values():
     module = build(value_head=False)
     assert not any("value_head" in name for name in module.get_state())
-    with pytest.raises(InputError, match="model.value_head"):
+    with pytest.raises(InputError, match=r"model\.value_head"):
         module.compute_values(observations())
 
 

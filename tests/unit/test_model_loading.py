@@ -93,7 +93,7 @@ def test_a_missing_model_is_one_clear_message(load, path, said, monkeypatch):
 
 
 def test_a_folder_or_file_that_is_no_model(tmp_path, saved):
-    with pytest.raises(InputError, match="no config.json"):
+    with pytest.raises(InputError, match=r"no config\.json"):
         load_config(ModelSettings(path=str(tmp_path)))
     with pytest.raises(InputError, match="is a file"):
         load_config(ModelSettings(path=str(saved / "config.json")))
@@ -125,7 +125,7 @@ def test_missing_weights_are_an_error_and_not_random_numbers(saved):  # WS04
 def test_weights_of_another_shape_are_an_error(saved):  # WS04
     config = json.loads((saved / "config.json").read_text())
     (saved / "config.json").write_text(json.dumps({**config, "intermediate_size": 48}))
-    with pytest.raises(InputError, match="do not fit|cannot be loaded"):
+    with pytest.raises(InputError, match=r"do not fit|cannot be loaded"):
         load_model(ModelSettings(path=str(saved)))
 
 
