@@ -181,7 +181,11 @@ class LLMTorchRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
     @torch.no_grad()
     def _check_head(self) -> None:
         ids = torch.arange(4, device=self.model.device)[None]
-        if not torch.allclose(self.logits(self.hidden(ids)), self.model(ids, use_cache=False).logits, atol=1e-3):
+        attention = self.model.config._attn_implementation
+        self.model.set_attn_implementation("eager")  # flash kernels do not run on the CPU, where the model still is
+        known = torch.allclose(self.logits(self.hidden(ids)), self.model(ids, use_cache=False).logits, atol=1e-3)
+        self.model.set_attn_implementation(attention)
+        if not known:
             raise InputError(
                 f"model: {self.settings.name!r} changes its logits after the output layer in a way that is not known "
                 f"here, so losses would be computed on wrong logits; use another model"

@@ -147,6 +147,11 @@ def test_a_model_with_unknown_logits_is_refused(monkeypatch):
         build()
 
 
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_the_attention_that_was_asked_for_is_used(attention):
+    assert build(attn_implementation=attention).model.config._attn_implementation == attention
+
+
 def test_a_vocabulary_padded_beyond_the_tokenizer_gives_no_more_actions(tmp_path):
     model = load_model(ModelSettings(**{**TINY, "seed": None}), seed=0)
     model.resize_token_embeddings(VOCABULARY + 64)
