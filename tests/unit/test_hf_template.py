@@ -4,7 +4,14 @@ import json
 
 import numpy as np
 import pytest
-from chat_tokenizers import CHATML, chatml_tokenizer, marker_tokenizer, qwen_tokenizer, template
+from chat_tokenizers import (
+    CHATML,
+    chatml_tokenizer,
+    marker_tokenizer,
+    qwen_tokenizer,
+    sentencepiece_tokenizer,
+    template,
+)
 
 from rllib_agentic.errors import InputError, PrefixError
 from rllib_agentic.rendering import Exchange, HFTemplateRenderer, Renderer
@@ -70,6 +77,15 @@ def test_ids_equal_the_plain_tokenization_of_other_families(name):
         [m.to_template() for m in messages], add_generation_prompt=True, return_dict=False
     )
     assert HFTemplateRenderer(tokenizer).render(messages).tolist() == expected
+
+
+@pytest.mark.parametrize("source", [CHATML, "Chat. {{ bos_token }}" + CHATML])
+def test_a_prefix_space_stands_where_the_tokenizer_puts_it_and_nowhere_else(source):
+    tokenizer = sentencepiece_tokenizer(source)
+    expected = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "hi"}], add_generation_prompt=True, return_dict=False
+    )
+    assert HFTemplateRenderer(tokenizer).render([Message("user", "hi")]).tolist() == expected
 
 
 def test_tm11_one_bos_though_the_tokenizer_would_add_another():
@@ -172,6 +188,7 @@ def test_tm05_tm07_a_bridge_continues_the_very_text_of_the_template(message):
     entries = [USER.to_template(), {"role": "assistant", "content": "hi"}, message.to_template()]
     assert after(tokenizer, renderer, "hi<|im_end|>", message) == whole(tokenizer, entries)
     assert after(tokenizer, renderer, "hi", message, FinishReason.LENGTH) == whole(tokenizer, entries)
+    assert after(tokenizer, renderer, "hi<|im_end|>", message, FinishReason.LENGTH) == whole(tokenizer, entries)
 
 
 def test_tm01_reasoning_that_the_template_would_drop_is_never_bridged():
