@@ -15,11 +15,8 @@ from serve_envs.frozenlake.tasks import MOVES, SIDES, Cell, Corners, Lake, Start
 from serve_envs.frozenlake.view import describe, draw_map
 
 _ACTIONS = tuple(MOVES)
-_SYSTEM = (
-    "You walk on a frozen lake. Reach the goal. A hole ends the walk.\n"
-    "Map: A you, F ice, H hole, G goal.\n"
-    "Answer with one action: Up, Down, Left or Right."
-)
+_SYSTEM = "Walk over the ice to the goal. A hole ends the walk. Answer Up, Down, Left or Right."
+_LEGEND = " Map: A you, F ice, H hole, G goal."
 
 
 class FrozenLake:
@@ -106,7 +103,10 @@ class FrozenLake:
         self._steps = 0
         self._random = random.Random(f"frozenlake {split} {index} {seed}")
         return Observation(
-            messages=(Message("system", _SYSTEM), Message("user", self._view(lake))),
+            messages=(
+                Message("system", _SYSTEM if self._show_map == "never" else _SYSTEM + _LEGEND),
+                Message("user", self._view(lake)),
+            ),
             actions=_ACTIONS,
             state_key=self._state_key(lake),
             info={"category": f"{lake.distances()[lake.start]} steps"},

@@ -17,6 +17,9 @@ def draw_map(lake: Lake, cell: Cell) -> str:
 def describe(lake: Lake, cell: Cell, walked: Set[Cell]) -> str:
     """What lies around the agent, and where the goal is as the crow flies.
 
+    ``Ice`` are the ways over squares where it has not been, ``Tracks`` those where it has; edges and holes are not
+    named. The goal square counts as ice.
+
     Args:
         lake: the map.
         cell: where the agent stands.
@@ -25,12 +28,10 @@ def describe(lake: Lake, cell: Cell, walked: Set[Cell]) -> str:
     around = {word: target for word in MOVES if (target := lake.target(cell, word)) != cell}
     open_ways = [word for word, target in around.items() if lake.square(target) != "H"]
     fresh = [word for word in open_ways if around[word] not in walked]
-    footprints = [word for word in open_ways if around[word] in walked]
+    tracks = [word for word in open_ways if around[word] in walked]
     goal = lake.find("G")
     down, right = goal[0] - cell[0], goal[1] - cell[1]
     legs = [f"{abs(down)} {'down' if down > 0 else 'up'}"] if down else []
     legs += [f"{abs(right)} {'right' if right > 0 else 'left'}"] if right else []
-    return (
-        f"Fresh ice: {', '.join(fresh) or 'none'}. Footprints: {', '.join(footprints) or 'none'}.\n"
-        f"Goal: {', '.join(legs)}."
-    )
+    parts = {"Ice": fresh, "Tracks": tracks, "Goal": legs}
+    return " ".join(f"{name}: {', '.join(words)}." for name, words in parts.items() if words)
