@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import sys
 from collections.abc import Mapping
+from itertools import takewhile
 from numbers import Real
 from typing import Any, Literal, TextIO
 
@@ -131,6 +132,7 @@ class ProgressCallback(Callback):
         shown = [row for row in rows if row.state == "running"] + [row for row in rows if row.state != "running"]
         cells = [(row, row.cells()) for row in shown[:_MOST_ROWS]]
         labels = list(dict.fromkeys(label for _, labelled in cells for label in labelled))
+        short = _short_names([row.name for row in rows])
         table = Table(box=None, pad_edge=False, header_style="dim")
         for heading in ("trial", "iteration", *labels, "success so far", "left", ""):
             table.add_column(heading, no_wrap=heading != "trial", justify="right" if heading in labels else "left")
@@ -138,11 +140,24 @@ class ProgressCallback(Callback):
             style = {"failed": "red", "done": "green"}.get(row.state, "")
             values = [labelled.get(label, "") for label in labels]
             table.add_row(
-                Text(row.name), row.iteration, *values, Text(row.curve, "cyan"), row.left, row.state, style=style
+                Text(short[row.name]),
+                row.iteration,
+                *values,
+                Text(row.curve, "cyan"),
+                row.left,
+                row.state,
+                style=style,
             )
         if len(rows) > _MOST_ROWS:
             table.add_row(Text(f"and {len(rows) - _MOST_ROWS} more", "dim"))
         return table
+
+
+def _short_names(names: list[str]) -> dict[str, str]:
+    """Names without the parts that all of them begin with; a name alone stays as it is."""
+    parts = [name.split("_") for name in names]
+    shared = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*parts, strict=False)))
+    return {name: "_".join(split[shared:]) or name for name, split in zip(names, parts, strict=True)}
 
 
 def _numbers(stop: Mapping[str, Any] | None) -> dict[str, float]:

@@ -80,22 +80,29 @@ class Learns(tune.Trainable):
 
 
 def fit(
-    folder: Path, out: io.StringIO, config: dict[str, Any], *more: tune.Callback, iterations: int = 3, **run: Any
+    folder: Path,
+    out: io.StringIO,
+    config: dict[str, Any],
+    *more: tune.Callback,
+    iterations: int = 3,
+    limit_mb: float = 200,
+    **run: Any,
 ) -> tune.ResultGrid:
     run_config = tune.RunConfig(
         name="exp",
         storage_path=str(folder),
         stop={"training_iteration": iterations},
         verbose=0,
-        callbacks=callbacks(out, *more),
+        callbacks=callbacks(out, *more, limit_mb=limit_mb),
         checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True, checkpoint_frequency=2),
         **run,
     )
     return tune.Tuner(Learns, param_space=config, run_config=run_config).fit()
 
 
-def callbacks(out: io.StringIO, *more: tune.Callback) -> list[tune.Callback]:
-    return [HistoryCallback(), ProgressCallback(out), AgenticMLflowCallback(flush_timeout_s=60), *more]
+def callbacks(out: io.StringIO, *more: tune.Callback, limit_mb: float = 200) -> list[tune.Callback]:
+    to_mlflow = AgenticMLflowCallback(flush_timeout_s=60, checkpoint_limit_mb=limit_mb)
+    return [HistoryCallback(), ProgressCallback(out), to_mlflow, *more]
 
 
 def runs(folder: Path) -> list[Any]:
@@ -140,12 +147,13 @@ def test_one_trial_is_one_finished_run_with_everything(storage: Path) -> None:
 def test_several_trials_have_a_parent_and_failure_is_told(storage: Path) -> None:
     out = io.StringIO()
     second_fails = tune.sample_from(lambda config: 2 if config["lr"] == 2 else 0)
-    fit(storage, out, {"lr": tune.grid_search([1, 2, 3]), "fail_at": second_fails})
+    fit(storage, out, {"lr": tune.grid_search([1, 2, 3]), "fail_at": second_fails}, limit_mb=0)
     found = runs(storage)
     (parent,) = [run for run in found if "mlflow.parentRunId" not in run.data.tags]
     children = {run.data.params["lr"]: run for run in found if run is not parent}
     assert {lr: run.info.status for lr, run in children.items()} == {"1": "FINISHED", "2": "FAILED", "3": "FINISHED"}
     assert {run.data.tags["mlflow.parentRunId"] for run in children.values()} == {parent.info.run_id}
+    assert "checkpoint" in children["1"].data.tags and "checkpoint" not in paths(storage, children["1"])  # too large
     assert parent.info.status == "FAILED" and parent.info.run_name == "exp"
     assert "failed; the traceback is in" in out.getvalue()
 

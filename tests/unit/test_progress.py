@@ -83,6 +83,19 @@ def test_a_terminal_gets_a_live_table_that_stays_at_the_end() -> None:
     assert "maze_0" in shown and "2/4" in shown and "▃▅" in shown and "done" in shown and "50.0%" in shown
 
 
+def test_several_trials_are_told_apart_by_the_end_of_their_names() -> None:
+    out = io.StringIO()
+    callback = ProgressCallback(out, live=True)
+    for name in (
+        "GRPO_a_very_long_name_of_an_environment_0001",
+        "GRPO_a_very_long_name_of_an_environment_0002",
+    ):
+        trial = Trial(trial_id=name, name=name)
+        callback.on_trial_result(0, [trial], trial, result(1))
+    callback.on_experiment_end([])
+    assert "0001" in out.getvalue() and "0002" in out.getvalue() and "GRPO" not in out.getvalue()
+
+
 def test_streams_are_told_by_name_so_that_tune_can_store_the_callback(capsys: pytest.CaptureFixture[str]) -> None:
     run(pickle.loads(pickle.dumps(ProgressCallback("stderr"))), [result(1)])
     captured = capsys.readouterr()

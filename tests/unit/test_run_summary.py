@@ -27,7 +27,7 @@ HISTORY = [
     row(1, **evaluation("evaluation_at_start", 0.2, 0.13, 0.29)),
     row(10, **evaluation("evaluation", 0.5, 0.4, 0.6)),
     row(40, **evaluation("evaluation", 0.95, 0.89, 0.98)),
-    row(41),
+    row(41, **evaluation("evaluation_at_start", 0.9, 0.8, 0.95)),  # a resumed run may evaluate at its start again
 ]
 
 
