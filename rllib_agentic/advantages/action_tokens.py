@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,13 @@ def discounted_sums(rewards: npt.ArrayLike, gamma: float) -> Floats:
         after = reward + gamma * after
         sums.append(after)
     return np.array(sums[::-1], np.float64)
+
+
+def with_penalties(trajectory: Trajectory, penalties: Floats) -> Trajectory:
+    """Take one penalty a sampled token, float64 ``[A]``, from the rewards of the turns that sampled them."""
+    parts = by_turn(penalties, trajectory)
+    turns = [replace(t, reward=t.reward - float(np.sum(p))) for t, p in zip(trajectory.turns, parts, strict=True)]
+    return replace(trajectory, turns=tuple(turns))
 
 
 def by_turn(values: Floats, trajectory: Trajectory) -> list[float | Floats]:

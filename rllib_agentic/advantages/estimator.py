@@ -32,6 +32,28 @@ class Estimator(Protocol):
         ...
 
 
+@runtime_checkable
+class TokenPenaltyEstimator(Protocol):
+    """An estimator that can tell one sampled token's reward from another's.
+
+    Where a divergence is taken from the reward and ``takes_token_penalties`` holds, the estimator gets one penalty a
+    sampled token. Others get trajectories whose turns have lost the sum of their tokens' penalties.
+    """
+
+    @property
+    def takes_token_penalties(self) -> bool:
+        """Whether token-level rewards mean something under the present settings."""
+        ...
+
+    def __call__(
+        self,
+        trajectories: Sequence[Trajectory],
+        penalties: Sequence[npt.NDArray[np.float64] | None] | None = None,
+    ) -> list[Advantages | None]:
+        """As an :class:`Estimator`; ``penalties`` are float64 ``[A]`` a trajectory, None where invalid."""
+        ...
+
+
 ESTIMATORS: Family[Settings] = Family(
     "advantages",
     {

@@ -27,7 +27,8 @@ class ReinforcePPEstimator(Settings):
 
     ``baseline="group_mean"`` (REINFORCE++ w/ baseline): ``R_i - mean_group(R)`` stands in for ``G_t``, the same for
     all tokens of a trajectory. Mean and (population) std run over all sampled tokens of the batch, so a long
-    trajectory weighs more; the KL term of the paper's reward belongs to the losses.
+    trajectory weighs more. With ``learner.kl.place: reward`` the returns lose ``beta * KL`` of every token from t on,
+    as in the paper's equation for A_t.
 
     Two groups of two, one token each: rewards (1, 0) and (1, 1). Without baseline the batch mean is 3/4 and the std
     0.433: 0.577, -1.732, 0.577, 0.577. With it, 1/2, -1/2, 0, 0 have mean 0 and std 0.354: 1.414, -1.414, 0, 0.
@@ -58,8 +59,15 @@ class ReinforcePPEstimator(Settings):
             raise ValueError(f"gamma {self.gamma} has no meaning with baseline 'group_mean', which compares totals")
         return self
 
-    def __call__(self, trajectories: Sequence[Trajectory]) -> list[Advantages | None]:
-        """See :class:`~rllib_agentic.advantages.estimator.Estimator`."""
+    @property
+    def takes_token_penalties(self) -> bool:
+        """Whether returns differ by token, so that each token's penalty counts from it on."""
+        return self.baseline == "none"
+
+    def __call__(
+        self, trajectories: Sequence[Trajectory], penalties: Sequence[Floats | None] | None = None
+    ) -> list[Advantages | None]:
+        """See :class:`~rllib_agentic.advantages.estimator.TokenPenaltyEstimator`."""
         returns: dict[int, Floats] = {}
         silent: set[int] = set()
         for group in reward_groups(trajectories):
@@ -68,7 +76,9 @@ class ReinforcePPEstimator(Settings):
             for position, reward in zip(group.members, group.rewards, strict=True):
                 trajectory = trajectories[position]
                 if self.baseline == "none":
-                    returns[position] = discounted_sums(token_rewards(trajectory), self.gamma)
+                    rewards = token_rewards(trajectory)
+                    cost = None if penalties is None else penalties[position]
+                    returns[position] = discounted_sums(rewards if cost is None else rewards - cost, self.gamma)
                 else:
                     returns[position] = np.full(trajectory.num_action_tokens, 0.0 if flat else reward - mean)
                     silent.update([position] if flat else [])

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow.fs
 from ray.rllib.algorithms.algorithm import Algorithm
@@ -51,10 +51,13 @@ class Agentic(Algorithm):
     iteration depends on is in the checkpoint, so a resumed run equals one that was never stopped.
     """
 
+    config_class: ClassVar[type[AgenticConfig]] = AgenticConfig
+    """The config whose defaults make the preset; all that a preset's own class sets."""
+
     @classmethod
     def get_default_config(cls) -> AgenticConfig:
         """The preset's defaults."""
-        return AgenticConfig(algo_class=cls)
+        return cls.config_class(algo_class=cls)
 
     @classmethod
     def _should_create_evaluation_env_runners(cls, eval_config: Any) -> bool:
@@ -103,7 +106,7 @@ class Agentic(Algorithm):
         max_turns = self._sections.curriculum.budget(self._curriculum_state, self._sections.rollout.max_turns)
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
             collected = self._collect(iteration, max_turns)
-        update = make_update(collected, self._sections, iteration=iteration)
+        update = make_update(collected, self._sections, iteration=iteration, learners=self.learner_group)
         metrics = {"trained_tokens": 0.0}
         if update.batch is not None:
             with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
@@ -167,7 +170,8 @@ class Agentic(Algorithm):
         ]
         trajectories, engine = self._dispatcher.run(list(itertools.chain(*plans)), rollout)
         self._check_failures(trajectories)
-        whole = iter(trajectories)
+        most_tokens = rollout.most_action_tokens(max_turns)
+        whole = iter([self._sections.rewards(t, most_tokens=most_tokens) for t in trajectories])
         return [list(itertools.islice(whole, len(group))) for group in plans], engine
 
     def _check_failures(self, trajectories: Sequence[Trajectory]) -> None:

@@ -35,8 +35,9 @@ class AgenticConfig(AlgorithmConfig):
     """Base of every preset's config.
 
     Sections (see :mod:`rllib_agentic.algorithms.sections`): ``model``, ``env_config``, ``rollout``, ``context``,
-    ``engine``, ``curriculum``, ``filters``, ``advantages``, ``loss``, ``learner``, ``store``. Each is a plain
-    mapping here, so that Tune can search in it at any depth, and is checked and typed by :meth:`sections`.
+    ``engine``, ``curriculum``, ``rewards``, ``filters``, ``refill``, ``advantages``, ``loss``, ``learner``, ``store``.
+    Each is a plain mapping here, so that Tune can search in it at any depth, and is checked and typed by
+    :meth:`sections`.
 
     Example:
         >>> config = AgenticConfig().environment("frozenlake").env_runners(rollout={"group_size": 4})
@@ -76,8 +77,13 @@ class AgenticConfig(AlgorithmConfig):
     # --- RLlib's chained setters, each with the sections that belong to it -------------------------------------
 
     def training(self, **settings: Any) -> AgenticConfig:
-        """RLlib's training settings, and the sections ``model, advantages, loss, learner, filters, curriculum``."""
-        return self._chain(super().training, settings, "model advantages loss learner filters curriculum")
+        """RLlib's training settings, and the sections that say what is learned and how.
+
+        Those are ``model``, ``rewards``, ``filters``, ``refill``, ``advantages``, ``loss``, ``learner`` and
+        ``curriculum``.
+        """
+        sections = "model rewards filters refill advantages loss learner curriculum"
+        return self._chain(super().training, settings, sections)
 
     def env_runners(self, **settings: Any) -> AgenticConfig:
         """RLlib's settings of env runners, and the sections ``rollout, context, engine``."""

@@ -7,7 +7,10 @@ from rllib_agentic.algorithms.config import AgenticConfig
 
 
 class GRPOConfig(AgenticConfig):
-    """Group-relative advantages with the group's standard deviation, a symmetric clip, one length norm a sequence.
+    """Group-relative advantages over the group's standard deviation; a symmetric clip; one length norm a sequence.
+
+    Equations 3 and 4 of the paper, without its pull to the reference policy: set ``learner.kl.coefficient`` (0.04
+    there, 0.001 in AgentGym-RL and Agent-R1) to have it in the loss, estimator k3.
 
     Example:
         >>> GRPOConfig().environment("frozenlake").sections().learner.aggregation
@@ -26,7 +29,4 @@ class GRPOConfig(AgenticConfig):
 class GRPO(Agentic):
     """GRPO; see :class:`GRPOConfig`."""
 
-    @classmethod
-    def get_default_config(cls) -> GRPOConfig:
-        """The preset's defaults."""
-        return GRPOConfig(algo_class=cls)
+    config_class = GRPOConfig

@@ -7,7 +7,22 @@ from importlib import import_module
 from rllib_agentic.errors import InputError, did_you_mean
 
 PRESETS: dict[str, str] = {
+    "BiLevelGAE": "rllib_agentic.algorithms.bi_level_gae:BiLevelGAE",
+    "CISPO": "rllib_agentic.algorithms.cispo:CISPO",
+    "DAPO": "rllib_agentic.algorithms.dapo:DAPO",
+    "DrGRPO": "rllib_agentic.algorithms.dr_grpo:DrGRPO",
     "GRPO": "rllib_agentic.algorithms.grpo:GRPO",
+    "GSPO": "rllib_agentic.algorithms.gspo:GSPO",
+    "GiGPO": "rllib_agentic.algorithms.gigpo:GiGPO",
+    "PPO_LLM": "rllib_agentic.algorithms.ppo:AgenticPPO",
+    "RLOO": "rllib_agentic.algorithms.rloo:RLOO",
+    "ReinforcePP": "rllib_agentic.algorithms.reinforce_pp:ReinforcePP",
+    "ReinforcePPBaseline": "rllib_agentic.algorithms.reinforce_pp_baseline:ReinforcePPBaseline",
+    "SAPO": "rllib_agentic.algorithms.sapo:SAPO",
+    "StarPO": "rllib_agentic.algorithms.starpo:StarPO",
+    "StarPO_S": "rllib_agentic.algorithms.starpo_s:StarPO_S",
+    "StepGAE": "rllib_agentic.algorithms.step_gae:StepGAE",
+    "ToRL": "rllib_agentic.algorithms.torl:ToRL",
 }
 """Name in YAML and Tune to ``module:Class``; the config class has the same name with ``Config``."""
 
@@ -22,6 +37,17 @@ def algorithm_class(name: str) -> type:
         raise InputError(f"run: unknown algorithm {name!r}. {did_you_mean(name, PRESETS)}")
     module, _, attribute = PRESETS[name].partition(":")
     return getattr(import_module(module), attribute)
+
+
+def run_name(algorithm: type) -> str:
+    """What ``run`` says of an algorithm class: its name as a preset, or its own where it is none.
+
+    Example:
+        >>> run_name(algorithm_class("PPO_LLM"))
+        'PPO_LLM'
+    """
+    target = f"{algorithm.__module__}:{algorithm.__qualname__}"
+    return next((name for name, known in PRESETS.items() if known == target), algorithm.__name__)
 
 
 def register_with_tune() -> None:

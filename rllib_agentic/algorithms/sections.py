@@ -19,6 +19,7 @@ from rllib_agentic.filters import FILTERS, RefillSettings
 from rllib_agentic.learner.settings import LearnerSettings, LearnerSetup
 from rllib_agentic.losses import POLICY_LOSSES
 from rllib_agentic.rendering import Renderer, renderer_for
+from rllib_agentic.rewards import RewardSettings
 from rllib_agentic.rl_module.model_settings import ModelSettings
 from rllib_agentic.rollout.limits import RolloutSettings
 from rllib_agentic.store.settings import StoreSettings
@@ -30,6 +31,7 @@ SECTIONS: dict[str, Any] = {
     "context": {"type": "append_only"},
     "engine": {"type": "hf"},
     "curriculum": {"type": "fixed"},
+    "rewards": {},
     "filters": [],
     "refill": {},
     "advantages": {"type": "grpo"},
@@ -43,6 +45,7 @@ _PLAIN: dict[str, type[Settings]] = {
     "model": ModelSettings,
     "env_config": EnvSettings,
     "rollout": RolloutSettings,
+    "rewards": RewardSettings,
     "refill": RefillSettings,
     "learner": LearnerSettings,
     "store": StoreSettings,
@@ -68,6 +71,7 @@ class Sections:
     context: Any
     engine: Any
     curriculum: Any
+    rewards: RewardSettings
     filters: tuple[Any, ...]
     refill: RefillSettings
     advantages: Any
@@ -187,6 +191,11 @@ def _contradictions(parts: Mapping[str, Any], config: Any) -> list[str]:
         faults.append(
             f"config.rollout.group_size: {parts['advantages'].type} compares the members of a group, so it needs at "
             f"least 2, got {rollout.group_size}"
+        )
+    if learner.kl.place == "reward" and getattr(parts["advantages"], "scale", None) == "std":
+        faults.append(
+            "config.learner.kl.place: advantages divided by the group's standard deviation would blow the divergence "
+            "up where rewards are equal; place it in the loss, or set advantages.scale 'none'"
         )
     if not config.in_evaluation:
         if rollout.temperature == 0:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rllib_agentic.algorithms.presets import run_name
 from rllib_agentic.cli.train_options import json_mapping
 from rllib_agentic.errors import InputError
 
@@ -44,7 +45,7 @@ def evaluate(given: argparse.Namespace) -> int:
         try:
             _check(given, algo)
             result = plain(algo.evaluate())
-            result |= {"checkpoint": str(folder), "run": type(algo).__name__, "env": algo.config.env}
+            result |= {"checkpoint": str(folder), "run": run_name(type(algo)), "env": algo.config.env}
             result["training_iteration"] = algo.iteration
         finally:
             algo.stop()
@@ -74,7 +75,7 @@ def _overrides(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _check(given: argparse.Namespace, algo: Any) -> None:
-    for option, got in (("algo", type(algo).__name__), ("env", algo.config.env)):
+    for option, got in (("algo", run_name(type(algo))), ("env", algo.config.env)):
         wanted = getattr(given, option)
         if wanted is not None and wanted != got:
             raise InputError(f"--{option}: {wanted!r} was asked for, but the checkpoint is of {got!r}")

@@ -82,13 +82,13 @@ def _from_python(location: str) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"{location}: no such file")
     from rllib_agentic.algorithms.config import AgenticConfig
-    from rllib_agentic.algorithms.presets import PRESETS
+    from rllib_agentic.algorithms.presets import PRESETS, run_name
 
     defined = runpy.run_path(str(path))
     config = defined.get("config")
     if not isinstance(config, AgenticConfig):
         raise InputError(f"{location}: expected a variable `config` that is an AgenticConfig, got {config!r}")
-    run = config.algo_class.__name__
+    run = run_name(config.algo_class)
     if run not in PRESETS:
         raise InputError(f"{location}: config is for {run}, which is no preset ({', '.join(PRESETS)})")
     return {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import torch
+import torch.distributed as dist
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
@@ -14,12 +16,14 @@ from torch import nn
 from torch.utils._pytree import tree_map_only
 
 from rllib_agentic.learner.gradients import broadcast_from_first
+from rllib_agentic.learner.micro_batches import Floats
 from rllib_agentic.learner.reference import frozen_copy
 from rllib_agentic.learner.report import LearnerReport
 from rllib_agentic.learner.row_trainer import RowTrainer, make_optimizer
 from rllib_agentic.learner.scoring import Scorer, find_head
 from rllib_agentic.learner.settings import LearnerSetup
 from rllib_agentic.learner.train_batch import TrainBatch
+from rllib_agentic.trajectory.row import Row
 
 _STEPS = "optimizer_steps"
 _HALF = (torch.bfloat16, torch.float16)
@@ -66,6 +70,18 @@ class AgenticLearner(TorchLearner):
         report = self._trainer.train(batch)
         self._weights_seq_no += 1
         return report
+
+    def reference_logprobs(self, rows: Sequence[Row]) -> dict[int, Floats]:
+        """Score this learner's share of rows under the frozen reference policy.
+
+        Args:
+            rows: the same on every learner, which scores every n-th of them.
+
+        Returns:
+            Row number to the logprobs of its action tokens, ``[A_row]``.
+        """
+        rank, learners = (dist.get_rank(), dist.get_world_size()) if self.distributed else (0, 1)
+        return self._trainer.reference_logprobs(rows, range(rank, len(rows), learners))
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         """AdamW; its learning rate follows our own schedule, not RLlib's."""

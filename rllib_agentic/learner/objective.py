@@ -68,7 +68,7 @@ class Objective:
         policy = found.loss * columns["importance"] if "importance" in columns else found.loss
         total = policy
         if "reference_logprobs" in columns:
-            divergence = kl_estimate(scores.logprobs, columns["reference_logprobs"], settings.kl.estimator)
+            divergence = kl_estimate(scores.logprobs, columns["reference_logprobs"], settings.kl.chosen_estimator)
             total = total + settings.kl.coefficient * divergence
             tally.mean("kl_to_reference", divergence, mask)
         if settings.entropy_coefficient:

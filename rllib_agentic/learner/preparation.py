@@ -60,7 +60,7 @@ def columns_before_training(
                 [difference[i] for i in numbers], [rows[i].trajectory for i in numbers]
             )
             columns["importance"] = dict(zip(numbers, weights, strict=True))
-    if reference is not None:
+    if reference is not None and settings.kl.place == "loss":
         columns["reference_logprobs"] = score_rows(reference, rows, numbers, max_tokens=budget)
     if setup.critic is not None:
         values = row_values(rows, numbers, policy.values, max_tokens=budget, device=policy.device)

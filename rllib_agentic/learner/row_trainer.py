@@ -11,12 +11,12 @@ import torch.distributed as dist
 from torch import nn
 
 from rllib_agentic.learner.gradients import clip_by_global_norm, collect_gradients, sum_over_learners
-from rllib_agentic.learner.micro_batches import make_micro_batches, trained_length
+from rllib_agentic.learner.micro_batches import Floats, make_micro_batches, trained_length
 from rllib_agentic.learner.objective import Objective
 from rllib_agentic.learner.preparation import Columns, columns_before_training, sequence_log_ratios
 from rllib_agentic.learner.report import LearnerReport, Tally
 from rllib_agentic.learner.schedule import learning_rate
-from rllib_agentic.learner.scoring import Scorer
+from rllib_agentic.learner.scoring import Scorer, score_rows
 from rllib_agentic.learner.settings import LearnerSettings, LearnerSetup
 from rllib_agentic.learner.train_batch import Minibatch, TrainBatch
 from rllib_agentic.trajectory.row import Row
@@ -84,6 +84,12 @@ class RowTrainer:
         if taken:
             tally.shared |= {"grad_norm": sum(taken) / len(taken), "grad_norm_max": max(taken)}
         return tally.report(time.perf_counter() - started)
+
+    def reference_logprobs(self, rows: Sequence[Row], numbers: Sequence[int]) -> dict[int, Floats]:
+        """Logprobs of the action tokens of the numbered rows under the frozen policy, row number to ``[A_row]``."""
+        if self._reference is None:
+            raise RuntimeError("RowTrainer: there is no reference policy, because learner.kl.coefficient is 0")
+        return score_rows(self._reference, rows, numbers, max_tokens=self._setup.settings.max_tokens_per_micro_batch)
 
     def accumulate(
         self, rows: Sequence[Row], minibatch: Minibatch, columns: Columns, tally: Tally, *, first: bool

@@ -13,15 +13,30 @@ from rllib_agentic.losses import Aggregation, Importance, KLEstimator, PolicyLos
 
 
 class KLSettings(Settings):
-    """Pull towards the policy that training began with, as a term of the loss.
+    """The pull towards the policy that the run started from.
 
     Attributes:
-        coefficient: weight of the term; 0 means that no reference policy is held.
-        estimator: ``k1`` (no gradient, for monitoring), ``k2`` or ``k3``; see :mod:`rllib_agentic.losses.kl`.
+        coefficient: weight of the divergence; 0 for none, and then no reference policy is kept.
+        place: ``loss`` adds ``coefficient * kl_t`` to the loss of every sampled token (GRPO); ``reward`` takes it from
+            the reward of every sampled token before advantages are estimated (PPO for language models, REINFORCE++).
+        estimator: ``k1``, ``k2`` or ``k3``; see :mod:`rllib_agentic.losses.kl`. None is ``k3`` in the loss and ``k1``
+            in the reward, which are sound there.
     """
 
     coefficient: float = Field(default=0.0, ge=0)
-    estimator: KLEstimator = "k3"
+    place: Literal["loss", "reward"] = "loss"
+    estimator: KLEstimator | None = None
+
+    @model_validator(mode="after")
+    def _has_an_effect(self) -> KLSettings:
+        if self.place == "loss" and self.estimator == "k1":
+            raise ValueError("k1 in the loss has no gradient on average: choose k2 or k3, or place 'reward'")
+        return self
+
+    @property
+    def chosen_estimator(self) -> KLEstimator:
+        """The estimator, resolved."""
+        return self.estimator or ("k3" if self.place == "loss" else "k1")
 
 
 class ValueSettings(Settings):
@@ -55,7 +70,7 @@ class LearnerSettings(Settings):
         minibatches: optimizer steps an epoch.
         minibatch_size: trajectories an optimizer step, instead of ``minibatches``.
         aggregation: how token losses become one number; see :mod:`rllib_agentic.losses.aggregation`.
-        constant: divisor of ``sum_over_constant``.
+        constant: divisor of ``sum_over_constant``; None for the most tokens that an episode may sample.
         entropy_coefficient: weight of the entropy bonus.
         kl: pull towards the initial policy.
         value: the critic's loss.
@@ -103,8 +118,8 @@ class LearnerSettings(Settings):
             )
         if self.schedule == "constant" and self.decay_steps is not None:
             raise ValueError("decay_steps has no effect with schedule 'constant'; choose 'linear' or 'cosine'")
-        if (self.aggregation == "sum_over_constant") != (self.constant is not None):
-            raise ValueError("'constant' and aggregation 'sum_over_constant' come together")
+        if self.constant is not None and self.aggregation != "sum_over_constant":
+            raise ValueError(f"'constant' has no effect with aggregation {self.aggregation!r}")
         if self.importance.mode != "off" and not self.recompute_old_logprobs:
             raise ValueError(f"importance mode {self.importance.mode!r} has no effect without recompute_old_logprobs")
         return self

@@ -49,6 +49,11 @@ class RolloutSettings(Settings):
     max_attempts: int = Field(3, ge=1)
     max_invalid_share: float = Field(0.5, ge=0.0, le=1.0)
 
+    def most_action_tokens(self, max_turns: int | None = None) -> int:
+        """The most tokens that an episode can sample: under these limits, or under another interaction budget."""
+        by_turns = (max_turns or self.max_turns) * self.max_tokens_per_turn
+        return min(by_turns, self.max_tokens_per_episode or by_turns)
+
     @model_validator(mode="after")
     def _limits_fit(self) -> RolloutSettings:
         if self.max_tokens_per_turn >= self.max_context_tokens:
