@@ -97,7 +97,10 @@ def env_class(name: str) -> type[Env]:
     if commands := entry.missing():
         raise InputError(f"env: {name!r} needs what is not installed here; run: {' && '.join(commands)}")
     module, _, attribute = entry.target.partition(":")
-    return getattr(import_module(module), attribute)
+    found = getattr(import_module(module), attribute, None)
+    if found is None:
+        raise InputError(f"env: {name!r} is registered as {entry.target}, but there is no {attribute!r} in {module}")
+    return found
 
 
 def make_env(name: str, **args: Any) -> Env:
