@@ -89,7 +89,7 @@ def _train(experiment: Experiment, options: TrainOptions, cluster: ClusterOption
 
     stopper = InterruptStopper()
     mlflow = AgenticMLflowCallback(resolve=experiment.resolve, interrupted=lambda: stopper.interrupted)
-    progress = ProgressCallback(sys.stderr if options.as_json else sys.stdout, stop=experiment.settings.stop)
+    progress = ProgressCallback("stderr" if options.as_json else "stdout", stop=experiment.settings.stop)
     with connected(cluster, verbosity=options.verbosity):
         outcomes = run(experiment, callbacks=[HistoryCallback(), progress, mlflow], stopper=stopper)
     report(experiment, outcomes, options)

@@ -71,9 +71,9 @@ def show_trajectory(given: argparse.Namespace) -> int:
         if number == given.number:
             decode = _decoder(Path(given.folder))
             if given.json:
-                print_json(as_dict(stored, decode=decode))
+                print_json(as_dict(stored, decode=decode, ids=given.ids))
             else:
-                Console().print(as_renderable(stored, decode=decode, show_ids=given.ids))
+                Console().print(as_renderable(stored, decode=decode, ids=given.ids))
             return 0
     raise InputError(
         f"trajectories: there is no number {given.number} in that selection; see `rllib trajectories list`"
