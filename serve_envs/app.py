@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from functools import partial
 
 from fastapi import FastAPI
 from ray import serve
@@ -16,7 +15,7 @@ from ray.serve.schema import LoggingConfig
 from rllib_agentic.envs import wire
 from rllib_agentic.envs.env import Env
 from rllib_agentic.envs.hosting import EnvHost
-from rllib_agentic.envs.registry import make_env
+from rllib_agentic.envs.registry import env_factory
 from rllib_agentic.envs.serve_transport import WORKER_DEPLOYMENT, ServeTransport
 from rllib_agentic.envs.settings import EnvSettings
 from rllib_agentic.errors import InfrastructureError
@@ -127,7 +126,7 @@ def deploy(env_name: str, settings: EnvSettings, *, http_port: int | None = None
         InputError: an unknown environment or wrong arguments.
         InfrastructureError: ``env_unreachable``: the application did not start; the message has the replica's error.
     """
-    make = partial(make_env, env_name, **settings.args)
+    make = env_factory(env_name, **settings.args)
     make().close()
     return deploy_app(make, settings, f"{env_name}-{uuid.uuid4().hex[:8]}", http_port=http_port)
 

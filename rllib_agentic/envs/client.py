@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 from rllib_agentic.components import parse_settings
 from rllib_agentic.envs.env import EnvSchema
 from rllib_agentic.envs.hosting import EnvHost
 from rllib_agentic.envs.local import LocalClient
-from rllib_agentic.envs.registry import make_env
+from rllib_agentic.envs.registry import env_factory
 from rllib_agentic.envs.remote import RemoteClient
 from rllib_agentic.envs.replay import ReplayingClient
 from rllib_agentic.envs.retries import RetryPolicy
@@ -34,7 +33,7 @@ def make_client(env_name: str, env_config: Mapping[str, Any] | EnvSettings) -> E
     settings = _parse(env_config)
     retries = RetryPolicy(max_retries=settings.max_retries)
     if settings.backend == "local":
-        return LocalClient(partial(make_env, env_name, **settings.args), settings.call_timeout_s, retries)
+        return LocalClient(env_factory(env_name, **settings.args), settings.call_timeout_s, retries)
     if settings.url is not None:
         from rllib_agentic.envs.http_transport import HttpTransport
 
@@ -61,7 +60,7 @@ def check_env_config(env_name: str, env_config: Mapping[str, Any] | EnvSettings)
     """
     settings = _parse(env_config)
     if settings.backend == "serve" and settings.app is None:
-        schema = EnvHost(partial(make_env, env_name, **settings.args)).schema
+        schema = EnvHost(env_factory(env_name, **settings.args)).schema
     else:
         try:
             with ThreadPoolExecutor(1) as thread:  # a loop of its own: notebooks have one running here

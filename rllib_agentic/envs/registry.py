@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -113,9 +113,18 @@ def make_env(name: str, **args: Any) -> Env:
         >>> make_env("frozenlake", size=4).schema().splits["test"]
         100
     """
+    return env_factory(name, **args)()
+
+
+def env_factory(name: str, **args: Any) -> Callable[[], Env]:
+    """What makes sessions of an environment: name and arguments are looked up and checked once. Picklable.
+
+    Raises:
+        InputError: as :func:`make_env`, but for what the constructor itself finds.
+    """
     cls = env_class(name)
     spec = parse_settings(_arguments_model(cls), args, "env_config")
-    return cls(**{key: getattr(spec, key) for key in spec.model_fields_set})
+    return partial(cls, **{key: getattr(spec, key) for key in spec.model_fields_set})
 
 
 @cache
