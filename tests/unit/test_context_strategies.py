@@ -87,18 +87,18 @@ def test_a_token_window_never_loses_the_last_exchange():
     assert play(TokenWindow(max_tokens=1), 2)[-1] == (full([1]), 2)
 
 
-def test_a_window_shows_the_tools_again():
+@pytest.mark.parametrize("strategy", [SlidingWindow(turns=1), AppendOnly()])
+def test_a_context_begun_anew_shows_the_tools_again(strategy):
     tokenizer = marker_tokenizer("tools_last")
     renderer = HFTemplateRenderer(tokenizer)
     prompt = (Message("user", "task"),)
     tools = [{"name": "look"}]
     ids = np.array(tokenizer.encode("a</s>", add_special_tokens=False), np.int32)
-    past = [Exchange(Message("assistant", "a"), ids, FinishReason.STOP, (Message("tool", f"o{n}"),)) for n in range(2)]
-    step = SlidingWindow(turns=1).next(renderer, prompt, past, ids, tools=tools)
+    past = [Exchange(Message("assistant", "a"), ids, FinishReason.STOP, (Message("user", f"o{n}"),)) for n in range(2)]
+    renderer.render(prompt, tools=tools)
+    step = strategy.next(renderer, prompt, past, ids, tools=tools)
     assert isinstance(step, Rewrite)
-    assert '[TOOLS][{"name": "look"}][/TOOLS][INST]task[/INST]a</s>[RESULT]{"content": "o1"}' in tokenizer.decode(
-        step.context_ids
-    )
+    assert tokenizer.decode(step.context_ids).endswith('a</s>[TOOLS][{"name": "look"}][/TOOLS][INST]o1[/INST]')
 
 
 def test_the_family_reads_yaml_and_explains_mistakes():

@@ -237,6 +237,17 @@ def test_tool_definitions_that_move_break_the_prefix_only_where_there_are_any():
     assert tokenizer.decode(renderer.bridge(prefix, FinishReason.STOP, [TOOL])) == '[RESULT]{"content": "5"}[/RESULT]'
 
 
+def test_a_system_message_that_moves_breaks_the_prefix():
+    source = (
+        "{% for m in messages if m.role != 'system' %}{% if loop.last %}{{ messages[0].content }}{% endif %}"
+        "{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    ).replace("{{ messages[0].content }}", "{% if messages[0].role == 'system' %}{{ messages[0].content }}{% endif %}")
+    renderer = HFTemplateRenderer(chatml_tokenizer(), source)
+    with pytest.raises(PrefixError, match="'system user' changes"):
+        renderer.bridge(renderer.render([USER]), FinishReason.STOP, [TOOL])
+
+
 def test_a_tail_that_depends_on_the_history_is_no_bridge():
     number = "(loop.index | string if message['role'] != 'assistant' else '')"
     numbered = CHATML.replace("message['role'] +", f"message['role'] + {number} +", 1)

@@ -34,6 +34,9 @@ def test_smollm2_is_chatml(smollm2_tokenizer):
         CHATML.replace("'<|im_start|>' + message['role']", "'<|im_start|>' + 'user'", 1),
         CHATML.replace("'<|im_end|>\n'", "'<|im_end|>'"),
         CHATML.replace("<|im_start|>assistant\n", "<|im_start|>assistant\n<think>\n"),
+        CHATML.replace(
+            "{{ '<|im_start|>'", "{% if message['content'] | length < 0 %}{{ '\n' }}{% endif %}{{ '<|im_start|>'", 1
+        ),
         # alike in every trial, but it looks at the content
         CHATML.replace("{{ '<|im_start|>'", "{% if 'secret' in message['content'] %}!{% endif %}{{ '<|im_start|>'", 1),
     ],
