@@ -186,6 +186,12 @@ class AgenticConfig(AlgorithmConfig):
         """What this config amounts to: every key of RLlib's that is read here, and every section in full."""
         return {key: getattr(self, key) for key in _READ_OF_RLLIB} | self.sections().dump()
 
+    def changes(self) -> dict[str, Any]:
+        """What differs from the preset's defaults, in the form that :meth:`update_from_dict` takes."""
+        default, mine = type(self)().to_dict(), self.to_dict()
+        skipped = ("env", "algo_class")
+        return {k: v for k, v in mine.items() if k not in skipped and v != default.get(k, NotProvided)}
+
     def validate(self) -> None:
         """Check everything that can be checked without starting anything.
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from typing import Any
 
 from rllib_agentic.cli.train_options import json_mapping
+from rllib_agentic.errors import InputError
 
 
 def add_command(commands: Any) -> None:
@@ -85,8 +87,6 @@ def check(given: argparse.Namespace) -> int:
     Returns:
         1 where something is to be mended.
     """
-    from functools import partial
-
     from rllib_agentic.cli.console import print_rows
     from rllib_agentic.envs.checker import check_env
     from rllib_agentic.envs.registry import make_env
@@ -101,12 +101,16 @@ def check(given: argparse.Namespace) -> int:
 
 def play(given: argparse.Namespace) -> int:
     """Read actions from standard input until the episode ends."""
+    from rllib_agentic.envs.faults import EnvFault
     from rllib_agentic.envs.hosting import EnvHost
     from rllib_agentic.envs.registry import make_env
 
-    arguments = json_mapping("--args", given.args)
-    EnvHost(lambda: make_env(given.name, **arguments)).check_task(given.split, given.task)
-    env = make_env(given.name, **arguments)
+    make = partial(make_env, given.name, **json_mapping("--args", given.args))
+    try:
+        EnvHost(make).check_task(given.split, given.task)
+    except EnvFault as fault:
+        raise InputError(str(fault)) from fault
+    env = make()
     try:
         observation, total = env.reset(given.split, given.task, given.seed), 0.0
         while True:
