@@ -117,7 +117,15 @@ def _plan(rows: list[Row], sections: Sections, loss_scale: float, iteration: int
         aggregation=learner.aggregation,
         constant=constant,
     )
-    if loss_scale == 1.0:
+    if loss_scale != 1.0:
+        scaled = tuple(replace(step, weights=step.weights * loss_scale) for step in batch.minibatches)
+        batch = replace(batch, minibatches=scaled)
+    other_terms = (
+        sections.needs_critic
+        or not sections.loss.weighs_by_advantage
+        or learner.entropy_coefficient != 0
+        or learner.kl.coefficient != 0
+    )
+    if other_terms or not any(row.advantages.any() for row in rows):
         return batch
-    scaled = tuple(replace(step, weights=step.weights * loss_scale) for step in batch.minibatches)
-    return replace(batch, minibatches=scaled)
+    return batch.without_silent_rows()

@@ -55,6 +55,20 @@ class TrainBatch:
             shares.append(Minibatch(minibatch.rows[mine], minibatch.weights[mine]))
         return replace(self, minibatches=tuple(shares))
 
+    def without_silent_rows(self) -> TrainBatch:
+        """The same plan without the rows whose advantages are all 0.
+
+        Where the loss is the policy loss alone, such rows have no gradient: every step stays, with the same gradient,
+        and costs less. Weights were computed over all rows and stay as they are.
+        """
+        loud = np.array([bool(row.advantages.any()) for row in self.rows])
+        number = np.cumsum(loud) - 1
+        steps = []
+        for step in self.minibatches:
+            stays = loud[step.rows]
+            steps.append(Minibatch(number[step.rows[stays]], step.weights[stays]))
+        return TrainBatch(tuple(row for row, is_loud in zip(self.rows, loud, strict=True) if is_loud), tuple(steps))
+
     def owned_by(self, rank: int, world_size: int) -> frozenset[int]:
         """The rows that first come up in this learner's share: every row of the plan is owned exactly once."""
         owners: dict[int, int] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -87,6 +88,9 @@ class TokenLoss:
 class PolicyLoss(Settings):
     """Base of all policy losses."""
 
+    weighs_by_advantage: ClassVar[bool] = True
+    """Whether a token whose advantage is 0 has neither loss nor gradient."""
+
     @property
     def sequence_level(self) -> bool:
         """Whether the loss of a token depends on the other tokens of its trajectory."""
@@ -114,6 +118,8 @@ class Reinforce(PolicyLoss):
 
 class Sft(PolicyLoss):
     """``-logprob_t``: supervised fine-tuning, the cross-entropy of the recorded tokens. Advantages play no part."""
+
+    weighs_by_advantage: ClassVar[bool] = False
 
     def __call__(self, inputs: LossInputs) -> TokenLoss:
         """See the class."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tiny_policy import make_row, random_rows
+from tiny_policy import TinyPolicy, make_row, make_trainer, random_rows
 
 from rllib_agentic.advantages.gae import GAEEstimator
 from rllib_agentic.learner.critic import critic_columns, row_values
@@ -15,6 +15,7 @@ from rllib_agentic.learner.micro_batches import make_micro_batches, split_by_tok
 from rllib_agentic.learner.schedule import learning_rate
 from rllib_agentic.learner.settings import LearnerSettings
 from rllib_agentic.learner.train_batch import plan_minibatches
+from rllib_agentic.losses.policy import CISPO, GSPO, SAPO, PPOClip
 
 
 def test_every_row_is_trained_once_an_epoch():
@@ -137,3 +138,18 @@ def test_learning_rate():
     assert [learning_rate(cosine, s) for s in (0, 3, 4, 6, 8, 99)] == pytest.approx([0.5, 2.0, 2.0, 1.1, 0.2, 0.2])
     constant = LearnerSettings(lr=2.0)
     assert [learning_rate(constant, s) for s in (0, 10**6)] == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("loss", [PPOClip(), GSPO(), CISPO(), SAPO()])
+def test_rows_without_advantages_may_be_left_out(loss):
+    rows = random_rows(9, seed=3)
+    rows = [replace(r, advantages=r.advantages * (r.trajectory % 3 == 0)) for r in rows]
+    whole = plan_minibatches(rows, num_epochs=2, num_minibatches=3, seed=1)
+    short = whole.without_silent_rows()
+    assert len(short.rows) == 3 and len(short.minibatches) == 6
+    policies = [TinyPolicy() for _ in range(3)]
+    make_trainer(policies[0], loss).train(whole)
+    make_trainer(policies[1], loss).train(short)
+    one, two, start = (list(policy.model.parameters()) for policy in policies)
+    assert all(torch.allclose(a, b, atol=1e-12) for a, b in zip(one, two, strict=True))
+    assert not torch.allclose(one[0], start[0])
