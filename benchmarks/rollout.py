@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 import time
 from dataclasses import dataclass
 
@@ -170,6 +171,7 @@ def main() -> None:
     for measure in (measure_engine, measure_lock_step):
         measure(model, warm_up)
         sides.append(measure(model, script))
+        print(f"{sides[-1].side}: {sides[-1].seconds:.1f} s", file=sys.stderr, flush=True)
 
     table = Table(title=f"{options.model}: {episodes} episodes, {options.turns} turns, {options.threads} thread(s)")
     for column in ("", "tokens/s", "turns/s", "seconds", "CPU seconds", "sampled tokens", "tokens through the model"):

@@ -99,7 +99,6 @@ class HFEngine:
         self._waiting: dict[_Job, None] = {}
         self._running: dict[_Job, None] = {}
         self._arrived = 0
-        self._epoch = 0
         self._driver: asyncio.Task[None] | None = None
         self._counts = dict.fromkeys(("prefilled", "reused", "sampled", "forced", "forwards", "rows"), 0)
         threads = torch.get_num_threads()
@@ -162,7 +161,6 @@ class HFEngine:
         their request asked for another version: those end with :class:`StaleWeightsError`.
         """
         self._version = version
-        self._epoch += 1
         self._store.clear()
         self._waiting = dict.fromkeys(self._jobs())
         self._running = {}
@@ -228,10 +226,8 @@ class HFEngine:
                 self._admit()
                 rows = self._plan()
                 if rows:
-                    epoch = self._epoch
                     drawn = await loop.run_in_executor(self._worker, self._forward, rows)
-                    if epoch == self._epoch:
-                        self._apply(rows, drawn)
+                    self._apply(rows, drawn)
                 await self._let_episodes_run()
         except Exception as error:
             for job in self._jobs():
@@ -323,7 +319,7 @@ class HFEngine:
         for row in rows:
             token, logprob = next(results) if row.draw is not None else (None, 0.0)
             job = row.job
-            if job not in self._running:  # aborted or cancelled meanwhile
+            if job not in self._running:  # aborted, cancelled, or sent back to wait by new weights meanwhile
                 continue
             row.sequence.extend(row.ids)
             job.pending = job.pending[len(row.ids) :]
