@@ -84,6 +84,7 @@ def _tiny_config(settings: ModelSettings) -> LlamaConfig:
         num_hidden_layers=settings.num_layers,
         num_attention_heads=settings.num_heads,
         max_position_embeddings=settings.max_positions,
+        initializer_range=settings.initializer_range,
         tie_word_embeddings=True,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
