@@ -82,7 +82,6 @@ class Batcher:
 
     async def _drain(self, lane: str) -> None:
         try:
-            await asyncio.sleep(0)  # whoever is ready now comes along
             while batch := self._lanes[lane][:MAX_BATCH]:
                 del self._lanes[lane][:MAX_BATCH]
                 if slow := await self._send(batch, _FIRST):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
 from rllib_agentic.envs.faults import EnvFault, FaultCode
@@ -17,7 +17,7 @@ PROTOCOL_VERSION = 1
 MAX_BODY_BYTES = 16 * 2**20
 MAX_BATCH = 4096
 
-SessionId = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
+SessionId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
 
 
 def _require_unicode(text: str) -> str:
@@ -28,7 +28,7 @@ def _require_unicode(text: str) -> str:
     return text
 
 
-Text = Annotated[str, StringConstraints(strict=True), AfterValidator(_require_unicode)]
+Text = Annotated[str, AfterValidator(_require_unicode)]
 
 
 def routing_key(session_id: str) -> str:
@@ -44,7 +44,7 @@ def routing_key(session_id: str) -> str:
 
 
 class _Wire(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class CreateRequest(_Wire):
@@ -53,8 +53,8 @@ class CreateRequest(_Wire):
     op: Literal["create"] = "create"
     session_id: SessionId
     split: Text
-    index: StrictInt
-    seed: StrictInt = 0
+    index: int
+    seed: int = 0
 
 
 class StepRequest(_Wire):
@@ -62,7 +62,7 @@ class StepRequest(_Wire):
 
     op: Literal["step"] = "step"
     session_id: SessionId
-    step: Annotated[StrictInt, Field(ge=1)]
+    step: Annotated[int, Field(ge=1)]
     action: Text
 
 
