@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from ray.rllib.core.learner.learner_group import LearnerGroup
 
@@ -38,6 +39,6 @@ def take_from_rewards(row: Row, penalties: Floats) -> Row:
     return dataclasses.replace(row, rewards=rewards)
 
 
-def _divergence(logprobs: Floats, reference: Floats, settings: KLSettings) -> Floats:
+def _divergence(logprobs: npt.ArrayLike, reference: npt.ArrayLike, settings: KLSettings) -> Floats:
     policy, frozen = (torch.from_numpy(np.asarray(x, np.float64)) for x in (logprobs, reference))
     return kl_estimate(policy, frozen, settings.chosen_estimator).numpy()

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from rllib_agentic.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from rllib_agentic.algorithms.agentic import Agentic
 
 PRESETS: dict[str, str] = {
     "BiLevelGAE": "rllib_agentic.algorithms.bi_level_gae:BiLevelGAE",
@@ -27,7 +31,7 @@ PRESETS: dict[str, str] = {
 """Name in YAML and Tune to ``module:Class``; the config class has the same name with ``Config``."""
 
 
-def algorithm_class(name: str) -> type:
+def algorithm_class(name: str) -> type[Agentic]:
     """The algorithm class of a preset.
 
     Raises:
