@@ -243,8 +243,9 @@ def test_a_cancelled_local_step_closes_its_environment_when_it_comes_back():  # 
         await session.close()
         ledger.gate.set()
         await client.aclose()
-        while ledger.closed < 2:
-            await asyncio.sleep(0.001)
+        async with asyncio.timeout(10):
+            while ledger.closed < 2:
+                await asyncio.sleep(0.001)
 
     asyncio.run(run())
 

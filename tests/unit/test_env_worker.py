@@ -265,8 +265,9 @@ def test_a_stuck_step_loses_its_session_at_once_and_its_environment_is_closed_wh
         assert (await ask(worker, create("b"))).kind == "created"
         ledger.gate.set()
         await worker.aclose()
-        while ledger.closed < 2:  # the thread that was stuck closes what it was in
-            await asyncio.sleep(0.001)
+        async with asyncio.timeout(10):
+            while ledger.closed < 2:  # the thread that was stuck closes what it was in
+                await asyncio.sleep(0.001)
         assert (await worker.health()).workers[0].stuck_calls == 0
         return ledger.made
 
