@@ -17,8 +17,8 @@ def draw_map(lake: Lake, cell: Cell) -> str:
 def describe(lake: Lake, cell: Cell, walked: Set[Cell]) -> str:
     """What lies around the agent, and where the goal is as the crow flies.
 
-    ``Ice`` are the ways over squares where it has not been, ``Tracks`` those where it has; edges and holes are not
-    named. The goal square counts as ice.
+    ``Ice`` are the ways over squares where it has not been; in a dead end, ``Back`` are those where it has. Edges and
+    holes are not named. The goal square counts as ice.
 
     Args:
         lake: the map.
@@ -33,5 +33,5 @@ def describe(lake: Lake, cell: Cell, walked: Set[Cell]) -> str:
     down, right = goal[0] - cell[0], goal[1] - cell[1]
     legs = [f"{abs(down)} {'down' if down > 0 else 'up'}"] if down else []
     legs += [f"{abs(right)} {'right' if right > 0 else 'left'}"] if right else []
-    parts = {"Ice": fresh, "Tracks": tracks, "Goal": legs}
-    return " ".join(f"{name}: {', '.join(words)}." for name, words in parts.items() if words)
+    ways = f"Ice: {', '.join(fresh)}." if fresh else f"Back: {', '.join(tracks)}."
+    return f"{ways} Goal: {', '.join(legs)}."

@@ -98,10 +98,9 @@ def test_text_of_a_small_lake_by_hand() -> None:
     # H F G
     lake = Lake(("SFH", "FFF", "HFG"), (0, 0))
     assert draw_map(lake, (1, 1)) == "F F H\nF A F\nH F G"
-    assert describe(lake, (1, 1), {(0, 0), (1, 0), (1, 1)}) == (
-        "Ice: Up, Down, Right. Tracks: Left. Goal: 1 down, 1 right."
-    )
+    assert describe(lake, (1, 1), {(0, 0), (1, 0), (1, 1)}) == "Ice: Up, Down, Right. Goal: 1 down, 1 right."
     assert describe(lake, (1, 2), {(1, 2)}) == "Ice: Down, Left. Goal: 1 down."
+    assert describe(lake, (0, 1), {(0, 0), (0, 1), (1, 1)}) == "Back: Down, Left. Goal: 2 down, 1 right."
 
 
 def test_expert_solves_every_lake_on_a_shortest_way() -> None:
