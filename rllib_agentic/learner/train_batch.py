@@ -56,12 +56,14 @@ class TrainBatch:
         return replace(self, minibatches=tuple(shares))
 
     def without_silent_rows(self) -> TrainBatch:
-        """The same plan without the rows whose advantages are all 0.
+        """The same plan without the trajectories whose advantages are all 0.
 
-        Where the loss is the policy loss alone, such rows have no gradient: every step stays, with the same gradient,
-        and costs less. Weights were computed over all rows and stay as they are.
+        Where the loss is the policy loss alone, they have no gradient: every step stays, with the same gradient, and
+        costs less. Weights were computed over all rows and stay as they are. A trajectory goes whole or not at all,
+        because a sequence's ratio or correction reads its silent rows too.
         """
-        loud = np.array([bool(row.advantages.any()) for row in self.rows])
+        heard = {row.trajectory for row in self.rows if row.advantages.any()}
+        loud = np.array([row.trajectory in heard for row in self.rows])
         number = np.cumsum(loud) - 1
         steps = []
         for step in self.minibatches:

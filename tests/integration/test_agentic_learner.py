@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
+import learner_group
 import numpy as np
 import pytest
 import ray
 import torch
-from learner_group import learner_config
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner_group import LearnerGroup
 from tiny_policy import random_rows
@@ -24,7 +23,7 @@ from rllib_agentic.learner.train_batch import TrainBatch, plan_minibatches
 
 
 def build(**options: Any) -> AgenticLearner:
-    config = learner_config(**options)
+    config = learner_group.learner_config(**options)
     learner = AgenticLearner(config=config, module_spec=config.get_multi_rl_module_spec())
     learner.build()
     return learner
@@ -153,15 +152,10 @@ def _at_end(row: Any) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    helpers = {"PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    ray.init(
-        address="local",
-        num_cpus=2,
-        object_store_memory=100_000_000,
-        include_dashboard=False,
-        runtime_env={"env_vars": helpers},
-    )
+    ray.init(address="local", num_cpus=2, object_store_memory=100_000_000, include_dashboard=False)
+    ray.cloudpickle.register_pickle_by_value(learner_group)
     yield
+    ray.cloudpickle.unregister_pickle_by_value(learner_group)
     ray.shutdown()
 
 
@@ -176,7 +170,7 @@ def test_two_gloo_learners_equal_one(cluster):
     batch = plan_minibatches(rows, num_epochs=2, num_minibatches=5, seed=3)
     alone = build(**options)
     expected = merge_reports([alone.train_rows(batch)])
-    group = LearnerGroup(config=learner_config(num_learners=2, **options))
+    group = LearnerGroup(config=learner_group.learner_config(num_learners=2, **options))
     try:
         reports = [r.get() for r in group.foreach_learner(lambda learner: learner.train_rows(batch))]
         found = [r.get() for r in group.foreach_learner(lambda learner: learner.module[DEFAULT_MODULE_ID].get_state())]
@@ -187,7 +181,7 @@ def test_two_gloo_learners_equal_one(cluster):
     for name, value in weights(alone).items():
         np.testing.assert_allclose(found[0][name], value, atol=2e-5, err_msg=name)
     metrics = merge_reports(reports)
-    for name, value in expected.items():
+    for name, number in expected.items():
         if name not in ("tokens_per_s", "micro_batches", "padding_frac"):
-            assert metrics[name] == pytest.approx(value, rel=2e-3, abs=1e-4), name
+            assert metrics[name] == pytest.approx(number, rel=2e-3, abs=1e-4), name
     assert saved["weights_seq_no"] == 1

@@ -153,3 +153,13 @@ def test_rows_without_advantages_may_be_left_out(loss):
     one, two, start = (list(policy.model.parameters()) for policy in policies)
     assert all(torch.allclose(a, b, atol=1e-12) for a, b in zip(one, two, strict=True))
     assert not torch.allclose(one[0], start[0])
+
+
+def test_a_trajectory_with_one_silent_row_stays_whole():
+    # a ratio of the whole trajectory reads its silent row too
+    rows = [make_row([0, 1], seed=i, trajectory=t) for i, t in enumerate([0, 0, 1])]
+    silent = np.zeros(2, np.float32)
+    batch = plan_minibatches([rows[0], replace(rows[1], advantages=silent), replace(rows[2], advantages=silent)])
+    short = batch.without_silent_rows()
+    assert len(short.rows) == 2 and {row.trajectory for row in short.rows} == {0}
+    assert short.minibatches[0].rows.tolist() == [0, 1]
