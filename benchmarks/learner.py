@@ -229,7 +229,7 @@ def main() -> None:
             f"{r['peak_mb']:.0f}",
             f"{r['gradient_difference']:.1e}",
         )
-    Console().print(table)
+    Console(width=max(Console().width, 120)).print(table)
 
 
 if __name__ == "__main__":
