@@ -26,6 +26,7 @@ class StarPOConfig(AgenticConfig):
             loss={"type": "ppo_clip", "clip_low": 0.2, "clip_high": 0.2},
             learner={
                 "aggregation": "sequence_mean_token_mean",
+                "minibatches": 4,
                 "entropy_coefficient": 0.001,
                 "kl": {"coefficient": 0.001, "place": "loss", "estimator": "k3"},
             },
