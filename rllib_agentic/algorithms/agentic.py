@@ -106,6 +106,9 @@ class Agentic(Algorithm):
         max_turns = self._sections.curriculum.budget(self._curriculum_state, self._sections.rollout.max_turns)
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
             collected = self._collect(iteration, max_turns)
+        unseen = self._sections.rewards.unseen(collected.trajectories) if iteration == 1 else []
+        if unseen:
+            logger.warning("config.rewards: no turn of the first iteration reports %s", ", ".join(unseen))
         update = make_update(collected, self._sections, iteration=iteration, learners=self.learner_group)
         metrics = {"trained_tokens": 0.0}
         if update.batch is not None:

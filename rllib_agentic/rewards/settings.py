@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pydantic import Field
 
@@ -67,6 +67,12 @@ class RewardSettings(Settings):
                 named[name] = named.get(name, 0.0) + value
             turns.append(dataclasses.replace(turn, reward=math.fsum(named.values()), rewards=named))
         return dataclasses.replace(trajectory, turns=tuple(turns))
+
+    def unseen(self, trajectories: Iterable[Trajectory]) -> list[str]:
+        """The names given here that no turn of these trajectories reports: rare, or misspelt."""
+        turns = [turn for t in trajectories for turn in t.turns]
+        missing = [f"weights.{name}" for name in self.weights if not any(name in turn.rewards for turn in turns)]
+        return missing + [f"per_turn.{name}" for name in self.per_turn if not any(name in t.metrics for t in turns)]
 
     def _of_turn(self, turn: Turn) -> list[tuple[str, float]]:
         rest = turn.reward - math.fsum(turn.rewards.values())

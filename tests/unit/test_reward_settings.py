@@ -89,6 +89,14 @@ def test_overlong_by_the_numbers_of_the_paper() -> None:
     assert OverlongPunishment(weight=0.5, max_tokens=10)(10, most_tokens=20480) == -0.5
 
 
+def test_names_that_nothing_reports_are_found() -> None:
+    settings = RewardSettings(
+        weights={"format": 1.0, "fromat": 1.0}, per_turn={"invalid_action": -1.0, "invalid": -1.0}
+    )
+    seen = trajectory(turn(0.0, rewards={"format": 0.1}), turn(0.0, metrics={"invalid_action": 0.0}))
+    assert settings.unseen([seen]) == ["weights.fromat", "per_turn.invalid"]
+
+
 def test_an_invalid_trajectory_stays_as_it_is() -> None:
     lost = trajectory(turn(0.3), success=False, terminated=False, end_reason="session_lost", invalid="session_lost")
     assert RewardSettings(outcome={"success": 1.0, "failure": -1.0})(lost, most_tokens=10) is lost  # type: ignore[arg-type]
