@@ -43,6 +43,7 @@ class LLMTorchRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
     In stock RLlib the observation is what :class:`~rllib_agentic.envs.token_env.TokenEnv` gives: a dict of
     ``observations`` (int ``[B, T]``, the context, padded on the right with anything), ``length`` (int ``[B, 1]``, how
     many of them count) and ``action_mask`` (``[B, V]``, which tokens may come next). The action is the next token.
+    Train in float32 there: RLlib's own learner cannot save an optimizer's state in bf16 (ours can).
     """
 
     settings: ModelSettings

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast
 from transformers.configuration_utils import PretrainedConfig
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -66,6 +66,9 @@ def load_model(settings: ModelSettings, *, seed: int | None = None) -> PreTraine
         if settings.attn_implementation is not None:
             options["attn_implementation"] = settings.attn_implementation
         model = read_model(_source(settings), dtype, **options)
+    # Which tokens are padding is known from recorded lengths. Where PAD is also EOS (SmolLM2), torch would leave the
+    # input embedding of every end of turn without its gradient.
+    model.get_input_embeddings().padding_idx = None
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     return model.eval()
@@ -96,7 +99,8 @@ def _tiny_config(settings: ModelSettings) -> LlamaConfig:
 def _tiny_model(settings: ModelSettings, seed: int | None) -> PreTrainedModel:
     if seed is None:
         seed = int(torch.randint(2**31, ()))
+    dtype = torch.bfloat16 if settings.dtype == "bfloat16" else torch.float32
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = LlamaForCausalLM(_tiny_config(settings))
-    return model.to(torch.bfloat16 if settings.dtype == "bfloat16" else torch.float32)
+        # Casting a finished model would round its rotary frequencies too.
+        return AutoModelForCausalLM.from_config(_tiny_config(settings), dtype=dtype)

@@ -75,6 +75,25 @@ def test_dtype_auto_keeps_what_was_saved_and_the_others_convert(saved, tmp_path)
     assert load_model(ModelSettings(path=str(saved), dtype="bfloat16")).dtype == torch.bfloat16
 
 
+def test_an_end_token_that_is_also_the_pad_token_keeps_its_gradient(saved):  # TM10
+    config = json.loads((saved / "config.json").read_text())
+    gradients = []
+    for pad in (0, 2):
+        (saved / "config.json").write_text(json.dumps({**config, "pad_token_id": pad, "eos_token_id": 2}))
+        model = load_model(ModelSettings(path=str(saved)))
+        model(torch.tensor([[5, 2, 7]])).logits[0, 2, 9].backward()
+        gradients.append(model.get_input_embeddings().weight.grad)
+    assert gradients[0][2].abs().max() > 1e-4
+    assert torch.equal(*gradients)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_rotary_positions_are_exact_in_every_dtype(dtype):
+    model = load_model(TINY.model_copy(update={"dtype": dtype}), seed=0)
+    expected = model.config.rope_parameters["rope_theta"] ** -(torch.arange(0, 8, 2) / 8)
+    torch.testing.assert_close(model.model.rotary_emb.inv_freq, expected)
+
+
 @pytest.mark.parametrize("load", [load_config, load_tokenizer, load_model])
 @pytest.mark.parametrize(
     ("path", "said"),
