@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from tiny_policy import TinyPolicy, make_trainer, random_rows
 
 from rllib_agentic.advantages.action_tokens import with_penalties
 from rllib_agentic.advantages.reinforce_pp import ReinforcePPEstimator
@@ -82,6 +84,22 @@ def test_penalties_of_every_row_whichever_learner_scored_it() -> None:
     assert [p.tolist() for p in found] == [[pytest.approx(0.05)], [0.0, pytest.approx(-0.1)], [pytest.approx(-0.05)]]
     (k3,) = kl_penalties(rows[:1], LEARNERS, KLSettings(coefficient=1.0, place="reward", estimator="k3"))
     assert k3.tolist() == [pytest.approx(math.exp(-0.5) - 1 + 0.5)]
+
+
+def test_the_learner_scores_the_frozen_policy_and_not_the_trained_one() -> None:
+    policy, reference = TinyPolicy(seed=0), TinyPolicy(seed=1)
+    rows = random_rows(5, seed=3)
+    found = make_trainer(policy, reference=reference).reference_logprobs(rows, [1, 4])
+    assert sorted(found) == [1, 4]
+    for i, logprobs in found.items():
+        ids = torch.from_numpy(rows[i].token_ids.astype(np.int64))[None]
+        every = reference.logits(reference.hidden(ids)).log_softmax(-1)[0, :-1].gather(1, ids[0, 1:, None])[:, 0]
+        np.testing.assert_allclose(logprobs, every[torch.from_numpy(rows[i].action_mask[1:])].detach(), atol=1e-9)
+
+
+def test_without_a_reference_there_is_nothing_to_score() -> None:
+    with pytest.raises(RuntimeError, match=r"learner\.kl\.coefficient"):
+        make_trainer(TinyPolicy()).reference_logprobs(random_rows(1), [0])
 
 
 def test_a_critic_reads_rewards_that_lost_each_tokens_penalty() -> None:
