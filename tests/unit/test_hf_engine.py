@@ -8,6 +8,7 @@
 
 import asyncio
 import itertools
+import threading
 from typing import Any
 
 import numpy as np
@@ -456,15 +457,33 @@ def test_logits_that_are_not_finite_fail_their_own_request_only():  # AL25
     assert isinstance(healthy, Completion)  # nothing of the failed turn was kept
 
 
-def run_until(engine, requests, forwards, then):
-    """Start the requests, call ``then`` after so many forwards, and return the answers."""
+def run_during(engine, requests, number, then):
+    """Start the requests, call ``then`` on the loop while forward ``number`` is in the worker; return all answers."""
 
     async def run():
+        loop, numbers, outcomes = asyncio.get_running_loop(), itertools.count(1), []
+        forward = engine._forward
+
+        def forward_and_then(rows):
+            drawn = forward(rows)
+            if next(numbers) == number:
+                happened = threading.Event()
+
+                def happen():
+                    try:
+                        outcomes.append(then(tasks))
+                    finally:
+                        happened.set()
+
+                loop.call_soon_threadsafe(happen)
+                assert happened.wait(60)
+            return drawn
+
+        engine._forward = forward_and_then
         tasks = [asyncio.create_task(engine.generate(request)) for request in requests]
-        while engine.metrics()["forwards"] < forwards:
-            await asyncio.sleep(0)
-        outcome = then(tasks)
-        return outcome, await asyncio.gather(*tasks, return_exceptions=True)
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        engine._forward = forward
+        return outcomes[0], answers
 
     return asyncio.run(run())
 
@@ -472,19 +491,22 @@ def run_until(engine, requests, forwards, then):
 def test_abort_answers_with_what_there_is():  # WS06
     engine = HFEngine(MODEL)
     requests = [GenerationRequest(random_ids(9, seed=s), 50, seed=s, episode_id=f"{s}") for s in range(3)]
-    ended, answers = run_until(engine, requests, 4, lambda tasks: engine.abort({"0", "2", "unknown"}))
+    ended, answers = run_during(engine, requests, 4, lambda tasks: engine.abort({"0", "2", "unknown"}))
     assert ended == 2
     assert [c.finish_reason for c in answers] == [FinishReason.ABORT, FinishReason.LENGTH, FinishReason.ABORT]
     for request, completion in zip(requests, answers, strict=True):
         assert_exact(MODEL, request, completion)
-    assert 0 < len(answers[0].ids) < 50 == len(answers[1].ids)
+    assert [len(c.ids) for c in answers] == [3, 50, 3]  # what forward 4 sampled came too late
     assert engine.abort() == 0
+    for episode in ("0", "1", "2"):
+        asyncio.run(engine.release(episode))
+    assert engine.metrics()["cached_tokens"] == 0
 
 
 def test_an_aborted_turn_goes_on_where_it_stopped():  # WS05
     engine = HFEngine(MODEL)
     request = GenerationRequest(random_ids(9), 30, temperature=0.0, episode_id="e")
-    ended, (first,) = run_until(engine, [request], 4, lambda tasks: engine.abort())
+    ended, (first,) = run_during(engine, [request], 4, lambda tasks: engine.abort())
     assert ended == 1
     rest = run_one(
         engine, np.concatenate([request.context_ids, first.ids]), 30 - len(first.ids), temperature=0.0, episode_id="e"
@@ -498,19 +520,19 @@ def test_abort_in_the_middle_of_a_shared_prompt_lets_the_group_go_on():
     engine = HFEngine(MODEL, max_batch_tokens=16)
     prompt = random_ids(100)
     requests = [GenerationRequest(prompt, 2, seed=s, episode_id=f"{s}") for s in range(3)]
-    _, answers = run_until(engine, requests, 2, lambda tasks: engine.abort({"0"}))
+    _, answers = run_during(engine, requests, 2, lambda tasks: engine.abort({"0"}))
     assert answers[0].finish_reason is FinishReason.ABORT
     assert len(answers[0].ids) == 0
     for request, completion in zip(requests[1:], answers[1:], strict=True):
         assert_exact(MODEL, request, completion)
     again = run_one(engine, prompt, 2, episode_id="0")
-    assert again.cached_tokens == 32  # what was read before the abort
+    assert again.cached_tokens == 16  # what the first forward read; the second one came too late
 
 
 def test_a_cancelled_call_frees_its_place():
     engine = HFEngine(MODEL, max_cached_tokens=70)
     requests = [GenerationRequest(random_ids(9, seed=s), 50, seed=s, episode_id=f"{s}") for s in range(2)]
-    _, (cancelled, answer) = run_until(engine, requests, 3, lambda tasks: tasks[0].cancel())
+    _, (cancelled, answer) = run_during(engine, requests, 3, lambda tasks: tasks[0].cancel())
     assert isinstance(cancelled, asyncio.CancelledError)
     assert_exact(MODEL, requests[1], answer)
 
@@ -663,7 +685,7 @@ def test_new_weights_in_the_middle_of_a_turn():  # WS05, WS07
         nudge(model)
         engine.weights_updated(1)
 
-    _, (answer, refused) = run_until(engine, requests, 5, update)
+    _, (answer, refused) = run_during(engine, requests, 5, update)
     assert isinstance(refused, StaleWeightsError)
     assert answer.finish_reason is FinishReason.LENGTH
     old = int((answer.policy_versions == 0).sum())
