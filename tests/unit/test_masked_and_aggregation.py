@@ -19,11 +19,6 @@ MODES: tuple[Aggregation, ...] = (
     "sequence_mean_token_mean",
     "sum_over_constant",
 )
-    "token_mean",
-    "sequence_mean_token_sum",
-    "sequence_mean_token_mean",
-    "sum_over_constant",
-)
 
 
 def test_masked_minus_infinity_reaches_neither_sum_nor_gradient():
