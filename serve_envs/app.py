@@ -5,12 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 
+import ray
 from fastapi import FastAPI
 from ray import serve
 from ray.serve import Application
 from ray.serve.config import RequestRouterConfig
 from ray.serve.handle import DeploymentHandle
 from ray.serve.schema import LoggingConfig
+from ray.util import get_current_placement_group
 
 from rllib_agentic.envs import wire
 from rllib_agentic.envs.env import Env
@@ -133,17 +135,10 @@ def deploy(env_name: str, settings: EnvSettings, *, http_port: int | None = None
 
 def deploy_app(make: Callable[[], Env], settings: EnvSettings, app: str, *, http_port: int | None = None) -> str:
     """Like :func:`deploy`, for an environment that is in no registry, under the given name."""
-    if http_port is None:
-        serve.start(proxy_location="Disabled", logging_config=_LOGGING)
-    else:
-        # a proxy that is not ready within 5 s, Serve's default, is killed: too soon on a busy machine
-        patient = {"runtime_env": {"env_vars": {"RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60"}}}
-        serve.start(
-            proxy_location="HeadOnly",
-            http_options={"port": http_port},
-            logging_config=_LOGGING,
-            controller_options=patient,
-        )
+    if get_current_placement_group() is None:
+        _start_serve(http_port)
+    else:  # Serve's controller would have to fit into the caller's placement group, a Tune trial's for example
+        ray.get(ray.remote(num_cpus=0, scheduling_strategy="DEFAULT")(_start_serve).remote(http_port))
     http = http_port is not None
     try:
         serve.run(build_app(make, settings, http=http), name=app, route_prefix=f"/{app}" if http else None)
@@ -153,6 +148,20 @@ def deploy_app(make: Callable[[], Env], settings: EnvSettings, app: str, *, http
         serve.delete(app)
         raise InfrastructureError("env_unreachable", f"{app}: could not be deployed: {error} {reasons}") from error
     return app
+
+
+def _start_serve(http_port: int | None) -> None:
+    if http_port is None:
+        serve.start(proxy_location="Disabled", logging_config=_LOGGING)
+        return
+    # a proxy that is not ready within 5 s, Serve's default, is killed: too soon on a busy machine
+    patient = {"runtime_env": {"env_vars": {"RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60"}}}
+    serve.start(
+        proxy_location="HeadOnly",
+        http_options={"port": http_port},
+        logging_config=_LOGGING,
+        controller_options=patient,
+    )
 
 
 def undeploy(app: str) -> None:

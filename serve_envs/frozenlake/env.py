@@ -30,6 +30,7 @@ class FrozenLake:
         corners: ``fixed`` (S top left, G bottom right) or ``random`` (maps are turned by quarters).
         show_map: in ``every`` observation, only in the ``first``, or ``never``.
         max_steps: steps after which the episode is truncated.
+        rewards: for reaching the goal, for a hole, and for a step on ice, as Gymnasium's ``reward_schedule``.
         train: tasks in the split ``train``.
         validation: tasks in the split ``validation``.
         test: tasks in the split ``test``.
@@ -49,6 +50,7 @@ class FrozenLake:
         corners: Corners = "fixed",
         show_map: Literal["every", "first", "never"] = "every",
         max_steps: int = 100,
+        rewards: tuple[float, float, float] = (1.0, 0.0, 0.0),
         train: int = 800,
         validation: int = 100,
         test: int = 100,
@@ -75,6 +77,7 @@ class FrozenLake:
         self._show_map = show_map
         self._slip = slip
         self._max_steps = max_steps
+        self._rewards = dict(zip(("G", "H", "F"), rewards, strict=True))
         self._lake: Lake | None = None
         self._cell: Cell = (0, 0)
         self._walked: set[Cell] = set()
@@ -90,7 +93,7 @@ class FrozenLake:
             splits_hash=splits_hash(self._splits),
             action_format="One of Up, Down, Left, Right; bare, or after 'Action:'. Example: Down",
             lists_actions=True,
-            reward_range=(0.0, 1.0),
+            reward_range=self._reward_range(),
             max_turns=min(self._max_steps, 5 * self._size),
         )
 
@@ -138,11 +141,18 @@ class FrozenLake:
                 actions=() if ended else _ACTIONS,
                 state_key=self._state_key(lake),
             ),
-            reward=float(square == "G"),
+            reward=float(self._rewards.get(square or "F", self._rewards["F"])),
             terminated=ended,
             truncated=truncated,
             success=square == "G",
             metrics={"invalid_action": float(not valid)},
+        )
+
+    def _reward_range(self) -> tuple[float, float]:
+        goal, hole, ice = (self._rewards[square] for square in "GHF")
+        walks = [min(0.0, (self._max_steps - 1) * ice), max(0.0, (self._max_steps - 1) * ice)]
+        return min(walks[0] + min(goal, hole), self._max_steps * ice), max(
+            walks[1] + max(goal, hole), self._max_steps * ice
         )
 
     def close(self) -> None:

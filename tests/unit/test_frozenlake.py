@@ -148,3 +148,21 @@ def test_limit_truncates_and_step_after_the_end_is_refused() -> None:
 
 def test_actions_are_the_four_moves() -> None:
     assert FrozenLake(train=5, validation=5, test=5).reset("train", 0, 0).actions == tuple(MOVES)
+
+
+def test_rewards_follow_the_schedule_and_success_does_not():
+    env = FrozenLake(rewards=(2.0, -1.0, -0.1), max_steps=9)
+    low, high = env.schema().reward_range
+    seen = set()
+    for index in range(20):
+        env.reset("test", index, 0)
+        total, result = 0.0, None
+        while result is None or not (result.terminated or result.truncated):
+            result = env.step(env.expert_action() if index % 2 else "Down")
+            total += result.reward
+            ended = {"You reached the goal.": 2.0, "You fell into a hole.": -1.0}
+            expected = ended.get(result.observation.messages[0].content, -0.1)
+            assert result.reward == expected and result.success == (expected == 2.0)
+            seen.add(expected)
+        assert low <= total <= high
+    assert seen == {2.0, -1.0, -0.1} and (low, high) == (pytest.approx(-1.8), 2.0)
