@@ -77,7 +77,18 @@ def test_what_sets_each_apart() -> None:
     assert in_reward == {"PPO_LLM", "RLOO", "ReinforcePP"}
     assert {n for n in NAMES if sections_of(n).loss.sequence_level} == {"GSPO"}
     torl = sections_of("ToRL")
-    assert (torl.learner.entropy_coefficient, torl.learner.kl.coefficient) == (0.0, 0.0)
+    assert (torl.learner.entropy_coefficient, torl.learner.kl.coefficient, torl.rewards.environment) == (0.0, 0.0, 0.0)
+    assert torl.rewards.outcome is not None
+    assert (torl.rewards.outcome.success, torl.rewards.outcome.failure) == (1.0, -1.0)
+    assert {n for n in NAMES if sections_of(n).rewards.overlong} == {"DAPO"}
+    assert {n: sections_of(n).learner.aggregation for n in ("GRPO", "DrGRPO", "DAPO", "RLOO", "GSPO", "CISPO")} == {
+        "GRPO": "sequence_mean_token_mean",
+        "DrGRPO": "sum_over_constant",
+        "DAPO": "token_mean",
+        "RLOO": "sequence_mean_token_sum",
+        "GSPO": "sequence_mean_token_mean",
+        "CISPO": "token_mean",
+    }
 
 
 def test_users_lay_their_settings_over_a_preset() -> None:
