@@ -69,7 +69,7 @@ class Agentic(Algorithm):
         self._environment: Environment | None = None
         self._sections = self.config.sections()
         self._environment = Environment(self.config.env, self._sections.env_config)
-        schema = self._environment.schema
+        self._schema = schema = self._environment.schema
         self._sections.check_against(schema)
         super().setup(config)
         self._held_out_sections = self.evaluation_config.sections()
@@ -204,7 +204,7 @@ class Agentic(Algorithm):
         return evaluate_held_out(
             self._dispatcher,
             self._held_out_sections,
-            self._environment.schema,
+            self._schema,
             num_tasks=self.config.evaluation_duration,
             samples_per_task=self.config.evaluation_samples_per_task,
             seed=self._sections.seed,

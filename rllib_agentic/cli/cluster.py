@@ -25,10 +25,10 @@ class ClusterOptions(Settings):
     """
 
     address: str | None = None
-    num_cpus: int | None = Field(None, ge=1)
-    num_gpus: int | None = Field(None, ge=0)
-    num_nodes: int | None = Field(None, ge=1)
-    object_store_memory: int | None = Field(None, ge=75 << 20)
+    num_cpus: int | None = Field(default=None, ge=1)
+    num_gpus: int | None = Field(default=None, ge=0)
+    num_nodes: int | None = Field(default=None, ge=1)
+    object_store_memory: int | None = Field(default=None, ge=75 << 20)
 
 
 @contextlib.contextmanager

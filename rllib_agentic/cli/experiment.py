@@ -33,9 +33,9 @@ _RENAMED_METRICS = {
 class CheckpointSettings(Settings):
     """When to save. As Tune's ``CheckpointConfig``; a checkpoint at the end is the default here."""
 
-    checkpoint_frequency: int = Field(0, ge=0)
+    checkpoint_frequency: int = Field(default=0, ge=0)
     checkpoint_at_end: bool = True
-    num_to_keep: int | None = Field(None, ge=1)
+    num_to_keep: int | None = Field(default=None, ge=1)
     checkpoint_score_attribute: str | None = None
     checkpoint_score_order: Literal["max", "min"] = "max"
 
@@ -60,10 +60,10 @@ class ExperimentSettings(Settings):
     env: str | None = None
     stop: dict[str, float | int | bool] = Field(default_factory=dict)
     pass_criteria: dict[str, float] = Field(default_factory=dict)
-    num_samples: int = Field(1, ge=1)
+    num_samples: int = Field(default=1, ge=1)
     checkpoint_config: CheckpointSettings = CheckpointSettings()
     storage_path: str = "runs"
-    max_failures: int = Field(0, ge=-1)
+    max_failures: int = Field(default=0, ge=-1)
     scheduler: str | dict[str, Any] | None = None
     config: dict[str, Any] = Field(default_factory=dict)
 

@@ -18,8 +18,8 @@ class HFEngineSettings(Settings):
         max_cached_tokens: bound on the tokens whose keys and values are kept between turns.
     """
 
-    max_batch_tokens: int = Field(2048, ge=1)
-    max_cached_tokens: int = Field(1 << 18, ge=2)
+    max_batch_tokens: int = Field(default=2048, ge=1)
+    max_cached_tokens: int = Field(default=1 << 18, ge=2)
 
     def build(self, model: Any, tokenizer: Any) -> Engine:
         """An engine over ``model``, which stays the caller's."""

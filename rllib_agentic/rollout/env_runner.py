@@ -84,7 +84,7 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
-        self.worker_index = self.worker_index or 0
+        self.worker_index: int = kwargs.get("worker_index") or 0
         self.module: Any = None
         self._policy_version = -1
         self._engine: Any = None

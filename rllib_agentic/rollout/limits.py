@@ -32,22 +32,22 @@ class RolloutSettings(Settings):
         max_invalid_share: the run stops when more than this share of an iteration's episodes stays invalid.
     """
 
-    group_size: int = Field(8, ge=1)
-    groups_per_iteration: int = Field(16, ge=1)
-    max_turns: int = Field(10, ge=1)
-    max_tokens_per_turn: int = Field(64, ge=1)
-    max_tokens_per_episode: int | None = Field(None, ge=1)
-    max_context_tokens: int = Field(2048, ge=2)
-    temperature: float = Field(1.0, ge=0.0)
-    top_p: float = Field(1.0, gt=0.0, le=1.0)
-    top_k: int = Field(0, ge=0)
+    group_size: int = Field(default=8, ge=1)
+    groups_per_iteration: int = Field(default=16, ge=1)
+    max_turns: int = Field(default=10, ge=1)
+    max_tokens_per_turn: int = Field(default=64, ge=1)
+    max_tokens_per_episode: int | None = Field(default=None, ge=1)
+    max_context_tokens: int = Field(default=2048, ge=2)
+    temperature: float = Field(default=1.0, ge=0.0)
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    top_k: int = Field(default=0, ge=0)
     legal_tokens: bool = True
     stop_strings: tuple[str, ...] = ()
     cut_turn: Literal["end_episode", "act"] = "end_episode"
-    max_concurrent_episodes: int = Field(256, ge=1)
-    episode_timeout_s: float = Field(600.0, gt=0.0)
-    max_attempts: int = Field(3, ge=1)
-    max_invalid_share: float = Field(0.5, ge=0.0, le=1.0)
+    max_concurrent_episodes: int = Field(default=256, ge=1)
+    episode_timeout_s: float = Field(default=600.0, gt=0.0)
+    max_attempts: int = Field(default=3, ge=1)
+    max_invalid_share: float = Field(default=0.5, ge=0.0, le=1.0)
 
     def most_action_tokens(self, max_turns: int | None = None) -> int:
         """The most tokens that an episode can sample: under these limits, or under another interaction budget."""

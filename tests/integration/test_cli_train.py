@@ -114,7 +114,7 @@ def test_ctrl_c_saves_exits_130_and_the_same_command_goes_on(folder: Path) -> No
     assert process.returncode == 130, err
     assert "interrupted after iteration" in out and "Traceback" not in err
     done = max(int(p.name.split("=")[1]) for p in folder.glob("runs/long/*/trajectories/iteration=*"))
-    code, out, err = run(
+    _, out, err = run(
         folder,
         "train",
         "file",
@@ -143,7 +143,7 @@ def test_a_run_that_fails_says_why_and_exits_with_1(folder: Path) -> None:
         .replace("max_turns: 4", "max_turns: 4, max_context_tokens: 20, max_tokens_per_turn: 4")
     )
     (folder / "failing.yaml").write_text(text)
-    code, out, err = run(folder, "train", "file", "failing.yaml", "--json")
+    code, out, _ = run(folder, "train", "file", "failing.yaml", "--json")
     (trial,) = json.loads(out)["trials"]
     assert code == 1 and trial["status"] == "failed" and "prompt_too_long" in trial["error"]
 
