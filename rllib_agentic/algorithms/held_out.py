@@ -17,10 +17,10 @@ from rllib_agentic.rollout.seeds import seed_of
 from rllib_agentic.trajectory.trajectory import Task, Trajectory
 
 
-def held_out_tasks(schema: EnvSchema, split: str, wanted: int | str, seed: int) -> list[Task]:
-    """A fixed sample of a split's tasks; all of them where fewer exist or ``"all"`` is wanted."""
+def held_out_tasks(schema: EnvSchema, split: str, wanted: int, seed: int) -> list[Task]:
+    """A fixed sample of a split's tasks; all of them where fewer exist."""
     available = schema.splits[split]
-    number = available if wanted in ("all", "auto") else min(int(wanted), available)
+    number = min(wanted, available)
     rng = np.random.Generator(np.random.Philox(seed_of(seed, "held_out", split)))
     chosen = np.sort(rng.permutation(available)[:number])
     return [Task(schema.name, split, int(i), seed_of(seed, "held_out_env", split, int(i))) for i in chosen]
@@ -31,7 +31,7 @@ def evaluate_held_out(
     sections: Sections,
     schema: EnvSchema,
     *,
-    num_tasks: int | str,
+    num_tasks: int,
     samples_per_task: int,
     seed: int,
 ) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def evaluate_held_out(
         dispatcher: where episodes run.
         sections: the evaluation config's sections: split, temperature, limits.
         schema: of the environment.
-        num_tasks: how many tasks; ``"all"`` for the whole split.
+        num_tasks: how many tasks.
         samples_per_task: episodes a task; intervals are clustered by task.
         seed: of the choice of tasks and of the sampling.
 

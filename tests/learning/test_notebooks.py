@@ -29,3 +29,14 @@ def test_stock_ppo_learns_through_tokens(monkeypatch):
     first, last = map(float, found.groups())
     assert first < 0.5
     assert last > first + 0.3
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_the_quickstart_taken_apart_learns_too(monkeypatch):
+    printed = run("quickstart.ipynb", monkeypatch)
+    found = re.search(r"held-out success: ([\d.]+) -> ([\d.]+)", printed)
+    assert found, printed
+    before, after = map(float, found.groups())
+    assert before <= 0.4
+    assert after >= before + 0.2
