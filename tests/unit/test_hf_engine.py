@@ -534,6 +534,7 @@ def test_a_cancelled_call_frees_its_place():
     requests = [GenerationRequest(random_ids(9, seed=s), 50, seed=s, episode_id=f"{s}") for s in range(2)]
     _, (cancelled, answer) = run_during(engine, requests, 3, lambda tasks: tasks[0].cancel())
     assert isinstance(cancelled, asyncio.CancelledError)
+    assert engine.metrics()["sampled_tokens"] == 2 + 50  # the cancelled turn did not go on
     assert_exact(MODEL, requests[1], answer)
 
 
