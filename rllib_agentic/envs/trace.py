@@ -101,7 +101,7 @@ def first_difference(one: list[Record], other: list[Record]) -> str | None:
 
     Example:
         >>> first_difference([{"reward": 0.0}], [{"reward": 1.0}])
-        "at reset, reward: 0.0 against 1.0"
+        'at reset, reward: 0.0 against 1.0'
     """
     for number, (left, right) in enumerate(zip(one, other, strict=False)):
         for key in left:
