@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rllib_agentic.algorithms.checkpoints import find_checkpoint
 from rllib_agentic.cli.experiment import Experiment
 from rllib_agentic.cli.memory import estimate_memory
 from rllib_agentic.components import parse_settings
@@ -14,11 +15,13 @@ from rllib_agentic.tracking.params import plain
 
 
 def check_model(experiment: Experiment) -> None:
-    """Find out before anything starts whether the model is there.
+    """Find out before anything starts whether the model, and the checkpoint to begin from, are there.
 
     Raises:
-        InputError: it is not.
+        InputError: one is not.
     """
+    if experiment.settings.restore is not None:
+        find_checkpoint(experiment.settings.restore)
     if experiment.config is not None:
         load_config(experiment.config.sections().model)
 

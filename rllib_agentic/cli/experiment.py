@@ -52,6 +52,7 @@ class ExperimentSettings(Settings):
         checkpoint_config: when to save.
         storage_path: where experiments go; a folder named like the experiment is made in it.
         max_failures: how often a trial that failed is started again from its last checkpoint.
+        restore: a checkpoint that the trial begins from, with everything in it; its iterations count on.
         scheduler: a Tune scheduler's name, or ``{type: NAME, ...}`` with its arguments.
         config: the algorithm's configuration.
     """
@@ -64,6 +65,7 @@ class ExperimentSettings(Settings):
     checkpoint_config: CheckpointSettings = CheckpointSettings()
     storage_path: str = "runs"
     max_failures: int = Field(default=0, ge=-1)
+    restore: str | None = None
     scheduler: str | dict[str, Any] | None = None
     config: dict[str, Any] = Field(default_factory=dict)
 

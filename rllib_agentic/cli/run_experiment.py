@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from rllib_agentic.algorithms.checkpoints import find_checkpoint
 from rllib_agentic.cli.experiment import Experiment
 from rllib_agentic.cli.interrupt import InterruptStopper, stops_on_interrupt
 from rllib_agentic.cli.outcome import TrialOutcome, flat_metrics, judge
@@ -55,6 +56,7 @@ def run(experiment: Experiment, *, callbacks: Sequence[Any], stopper: InterruptS
             checkpoint_config=tune.CheckpointConfig(**settings.checkpoint_config.model_dump()),
             max_failures=settings.max_failures,
             scheduler=settings.scheduler,
+            restore=str(find_checkpoint(settings.restore)) if settings.restore and not begun else None,
             resume=begun,
             resume_config=ResumeConfig(finished=resume, unfinished=resume, errored=resume) if begun else None,
             callbacks=list(callbacks),

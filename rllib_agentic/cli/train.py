@@ -15,7 +15,9 @@ def add_command(commands: Any) -> None:
     train = commands.add_parser("train", help="train an agent", description=__doc__)
     train.add_argument("-a", "--algo", "-r", "--run", help="algorithm, such as GRPO")
     train.add_argument("-c", "--config", metavar="JSON", help="the algorithm's configuration")
-    train.add_argument("--restore", metavar="CHECKPOINT", help="begin from the weights of this checkpoint")
+    train.add_argument(
+        "--restore", metavar="CHECKPOINT", help="begin from this checkpoint, in an experiment of its own"
+    )
     add_training_options(train)
     train.set_defaults(command=_train_from_options)
     file = train.add_subparsers(metavar="file").add_parser("file", help="train what a .yaml or .py file describes")

@@ -86,6 +86,7 @@ def test_all_faults_of_all_experiments_come_at_once(tmp_path: Path, capsys: Any)
         (["train", "--algo", "GRPO", "--env", "frozenlake", "--config", '{"rollout": {"max_turn": 2}}'], "max_turns"),
         (["train", "--algo", "GRPO", "--env", "frozenlake", "--framework", "tf2"], "torch"),
         (["train", "--algo", "GRPO", "--env", "frozenlake", "--resume", "--storage-path", "nowhere"], "--resume"),
+        (["train", "--algo", "GRPO", "--env", "frozenlake", "--restore", "no/such"], "no checkpoint"),
         (["evaluate", "no/such"], "no checkpoint"),
         (["export", "no/such", "there"], "no checkpoint"),
         (["example", "get", "quickstrat"], "'quickstart'"),
