@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from importlib import import_module
 
@@ -13,6 +14,8 @@ COMMANDS = ("train", "evaluate", "example", "envs", "trajectories", "export", "d
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code: 0 well, 1 failed, 2 bad input, 130 interrupted."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # each iteration's line at once, into a pipe or a file too
     parser = make_parser()
     given = parser.parse_args(arguments)
     if not hasattr(given, "command"):
