@@ -25,8 +25,12 @@ SPEC_FILE = "experiment.yaml"
 END_FILE = "outcome.json"
 
 
-def run(experiment: Experiment, *, callbacks: Sequence[Any], stopper: InterruptStopper) -> list[TrialOutcome]:
+def run(
+    experiment: Experiment, *, callbacks: Sequence[Any], stopper: InterruptStopper, keep_stdout_clean: bool = False
+) -> list[TrialOutcome]:
     """Run all trials to their end, from their last checkpoints where the experiment was begun before.
+
+    With ``keep_stdout_clean`` whatever Tune or a callback prints goes to standard error.
 
     Raises:
         InputError: an experiment of this name exists with another configuration.
@@ -45,7 +49,8 @@ def run(experiment: Experiment, *, callbacks: Sequence[Any], stopper: InterruptS
     stopper.criteria = settings.stop
     os.environ |= {"TUNE_DISABLE_SIGINT_HANDLER": "1", "RAY_AIR_NEW_OUTPUT": "0"}
     resume = ResumeConfig.ResumeType.RESUME
-    with stops_on_interrupt(stopper), contextlib.redirect_stdout(sys.stderr):
+    redirected = contextlib.redirect_stdout(sys.stderr) if keep_stdout_clean else contextlib.nullcontext()
+    with stops_on_interrupt(stopper), redirected:
         analysis = tune.run(
             settings.run,
             name=experiment.name,

@@ -91,6 +91,7 @@ def _train(experiment: Experiment, options: TrainOptions, cluster: ClusterOption
     mlflow = AgenticMLflowCallback(resolve=experiment.resolve, interrupted=lambda: stopper.interrupted)
     progress = ProgressCallback("stderr" if options.as_json else "stdout", stop=experiment.settings.stop)
     with connected(cluster, verbosity=options.verbosity):
-        outcomes = run(experiment, callbacks=[HistoryCallback(), progress, mlflow], stopper=stopper)
+        callbacks = [HistoryCallback(), progress, mlflow]
+        outcomes = run(experiment, callbacks=callbacks, stopper=stopper, keep_stdout_clean=options.as_json)
     report(experiment, outcomes, options)
     return outcomes

@@ -39,7 +39,7 @@ def folder(tmp_path_factory: Any) -> Path:
 @pytest.mark.slow
 def test_commands(folder: Path) -> None:
     found = commands()
-    assert len(found) >= 7
+    assert len(found) >= 6
     for command in found:
         program, *arguments = shlex.split(command)
         assert program == "rllib", command
