@@ -32,6 +32,10 @@ class InterruptStopper(Stopper):
         reached = flat_metrics(result)
         return self.interrupted or any(reached.get(key, -math.inf) >= value for key, value in self.criteria.items())
 
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        """Tune stores its stopper with the experiment; what comes back on resume is the one of this run."""
+        return _of_this_run, ()
+
     def stop_all(self) -> bool:
         """Leave it to the trials' next results, so that each can save."""
         return False
@@ -52,7 +56,16 @@ def stops_on_interrupt(stopper: InterruptStopper) -> Iterator[None]:
         )
 
     before = signal.signal(signal.SIGINT, handle)
+    _running.append(stopper)
     try:
         yield
     finally:
+        _running.remove(stopper)
         signal.signal(signal.SIGINT, before)
+
+
+_running: list[InterruptStopper] = []
+
+
+def _of_this_run() -> InterruptStopper:
+    return _running[-1] if _running else InterruptStopper()
