@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -58,11 +59,23 @@ def register_with_tune() -> None:
     """Make every preset known to Tune by name, without importing torch or RLlib now.
 
     Tune keeps trainables pickled. What is pickled here unpickles to the class itself, by importing its module then.
+
+    Tune hands its names to the Ray that starts next and keeps none for the one after it. So they are laid out again
+    after every start: a second ``ray.init`` of one process knows them like the first.
     """
+    from ray._private import worker
+    from ray.experimental.internal_kv import _internal_kv_initialized
     from ray.tune.registry import TRAINABLE_CLASS, _global_registry
 
-    for name, target in PRESETS.items():
-        _global_registry.register(TRAINABLE_CLASS, name, _Deferred(target))
+    def lay_out() -> None:
+        for name, target in PRESETS.items():
+            _global_registry._to_flush[(TRAINABLE_CLASS, name)] = pickle.dumps(_Deferred(target))
+
+    lay_out()
+    if _internal_kv_initialized():
+        _global_registry.flush_values()
+        lay_out()
+    worker._post_init_hooks.append(lay_out)
 
 
 class _Deferred:
