@@ -1,0 +1,96 @@
+"""JSON-Schemas of tools: checked when a tool is taken in, and held against every call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, ValidationError, best_match
+from jsonschema.protocols import Validator
+from jsonschema.validators import validator_for
+
+from rllib_agentic.errors import InputError
+from rllib_agentic.tools.tool import Tool
+
+_NAME = r"^[A-Za-z_][A-Za-z0-9_.-]{0,127}$"
+
+
+class ArgumentsCheck:
+    """Holds arguments against one tool's schema.
+
+    Types are JSON's: ``true`` is no integer, ``3.0`` is one (JSON-Schema 2020-12, 6.1.1), ``"3"`` is not.
+
+    Args:
+        tool: its ``parameters`` may name a dialect by ``$schema``; 2020-12 where they do not.
+
+    Raises:
+        InputError: ``parameters`` is no JSON-Schema, or not one of an object.
+
+    Example:
+        >>> from rllib_agentic.tools import tool
+        >>> @tool
+        ... def add(a: int, b: int) -> int:
+        ...     '''Add two numbers.'''
+        ...     return a + b
+        >>> ArgumentsCheck(add).fault({"a": 1, "b": "2"})
+        "argument 'b': '2' is not of type 'integer'"
+    """
+
+    def __init__(self, tool: Tool) -> None:
+        schema = tool.parameters
+        where = f"tool {tool.name!r}: parameters"
+        if not isinstance(schema, Mapping):
+            raise InputError(f"{where} must be a JSON-Schema, a mapping, got {schema!r:.120}")
+        kind: type[Validator] = validator_for(schema, default=Draft202012Validator)
+        try:
+            kind.check_schema(schema)
+        except SchemaError as error:
+            at = ".".join(str(part) for part in error.absolute_path) or "its root"
+            raise InputError(f"{where} is no JSON-Schema: at {at}: {error.message}") from error
+        if schema.get("type", "object") != "object":
+            raise InputError(f"{where} must describe an object, a value for each name, got type {schema['type']!r}")
+        self._validator = kind(schema)
+
+    def fault(self, arguments: Mapping[str, Any]) -> str | None:
+        """What is wrong with the arguments, in words that name the argument; None where nothing is."""
+        error = best_match(self._validator.iter_errors(arguments))
+        return None if error is None else _explain(error)
+
+
+def tool_definition(tool: Tool) -> dict[str, Any]:
+    """A tool as chat templates and OpenAI's interface take it: ``{"type": "function", "function": {...}}``."""
+    return {
+        "type": "function",
+        "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
+    }
+
+
+def check_tools(tools: Sequence[Tool]) -> dict[str, ArgumentsCheck]:
+    """Refuse what cannot work before an episode begins.
+
+    Returns:
+        The check of every tool's arguments, by name, in the order given.
+
+    Raises:
+        InputError: something is no tool, a name cannot be called or stands twice, or a schema is none.
+    """
+    checks: dict[str, ArgumentsCheck] = {}
+    for tool in tools:
+        if not isinstance(tool, Tool):
+            raise InputError(f"tools: expected a Tool (name, description, parameters, execute), got {tool!r:.120}")
+        if not isinstance(tool.name, str) or not Draft202012Validator({"pattern": _NAME}).is_valid(tool.name):
+            raise InputError(
+                f"tools: {tool.name!r} cannot be a tool's name; use letters, digits, '_', '.' and '-', 128 at most"
+            )
+        if tool.name in checks:
+            raise InputError(f"tools: two tools are called {tool.name!r}; rename one of them")
+        checks[tool.name] = ArgumentsCheck(tool)
+    return checks
+
+
+def _explain(error: ValidationError) -> str:
+    if not error.absolute_path:
+        return error.message
+    at = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path).lstrip(".")
+    return f"argument {at!r}: {error.message:.300}"
