@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -12,35 +11,25 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rllib_agentic.envs import wire
+from rllib_agentic.envs.agentgym_styles import AgentGymStyle
 from rllib_agentic.envs.faults import HTTP_STATUS, EnvFault, FaultCode
+from serve_envs.agentgym import agentgym_router
+from serve_envs.openenv import openenv_router
+from serve_envs.single import EnvService, ask
 
-_UNTIL_READY = wire.Patience(wait_s=60.0, linger_s=60.0)
 _FAILURES: dict[int | str, dict[str, Any]] = {
     status: {"model": wire.ErrorAnswer} for status in sorted(set(HTTP_STATUS.values()))
 }
 
 
-class EnvService(Protocol):
-    """What stands behind the gateway: one worker, or many."""
-
-    async def health(self) -> wire.HealthAnswer:
-        """The workers that answer at once."""
-        ...
-
-    async def schema(self) -> wire.SchemaAnswer:
-        """The environment and the service's limits."""
-        ...
-
-    async def batch(self, requests: Sequence[wire.Request], patience: wire.Patience) -> list[wire.Answer]:
-        """One answer a request, in their order."""
-        ...
-
-
-def make_http_app(service: EnvService) -> FastAPI:
+def make_http_app(service: EnvService, style: AgentGymStyle | None = None) -> FastAPI:
     """The protocol over HTTP. Every failure has the body of :class:`wire.ErrorAnswer` and a fitting status.
+
+    Two dialects stand beside it: AgentGym's under ``/agentgym``, OpenEnv's under ``/openenv``.
 
     Args:
         service: where the sessions are.
+        style: AgentGym's row; None for that of the environment's name.
     """
     app = FastAPI(title="Environment service", version=str(wire.PROTOCOL_VERSION))
     app.add_middleware(_BodyLimit, max_bytes=wire.MAX_BODY_BYTES)
@@ -48,9 +37,7 @@ def make_http_app(service: EnvService) -> FastAPI:
     app.add_exception_handler(HTTPException, _refuse_request)
 
     async def single(request: wire.Request) -> Any:
-        answer: wire.Answer = wire.PendingAnswer(session_id=request.session_id)
-        while isinstance(answer, wire.PendingAnswer):
-            (answer,) = await service.batch([request], _UNTIL_READY)
+        answer = await ask(service, request)
         return _error(answer.to_fault()) if isinstance(answer, wire.ErrorAnswer) else answer
 
     @app.get("/v1/health")
@@ -82,6 +69,10 @@ def make_http_app(service: EnvService) -> FastAPI:
         answers = await service.batch(request.requests, request.patience)
         return Response(wire.BatchAnswer(answers=answers).model_dump_json(), media_type="application/json")
 
+    agentgym = agentgym_router(service, style)
+    app.include_router(agentgym, prefix="/agentgym", tags=["AgentGym"])
+    app.include_router(agentgym, prefix="/agentgym/{split}", tags=["AgentGym"])
+    app.include_router(openenv_router(service), prefix="/openenv", tags=["OpenEnv"])
     return app
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from rllib_agentic.envs.env import Observation
 from rllib_agentic.envs.faults import EnvFault, FaultCode
 from rllib_agentic.envs.hosting import HostedEnv
-from rllib_agentic.envs.wire import CreateAnswer, CreateRequest, StateAnswer, StepAnswer, StepRequest
+from rllib_agentic.envs.wire import ActRequest, CreateAnswer, CreateRequest, StateAnswer, StepAnswer, StepRequest
 
 
 class Session:
@@ -18,16 +18,19 @@ class Session:
         request: the task, and the id that the client made.
         env: where its environment object lives.
         clock: seconds, never going back.
+        nonce: of the restart that made it, if one did.
     """
 
-    def __init__(self, request: CreateRequest, env: HostedEnv, clock: Callable[[], float]) -> None:
+    def __init__(self, request: CreateRequest, env: HostedEnv, clock: Callable[[], float], nonce: str = "") -> None:
         self.request = request
+        self.nonce = nonce
         self._env = env
         self._clock = clock
         self._turn = asyncio.Lock()
         self._last_use = clock()
         self._created: CreateAnswer | None = None
         self._last: tuple[StepRequest, StepAnswer] | None = None
+        self._last_act: ActRequest | None = None
 
     @property
     def idle_s(self) -> float:
@@ -72,15 +75,23 @@ class Session:
                     f"session {request.session_id!r}: got step {request.step}, expected {self._steps + 1}, "
                     f"or {self._steps} again with the same action",
                 )
-            if self._over:
-                raise EnvFault(
-                    FaultCode.EPISODE_OVER,
-                    f"session {request.session_id!r}: the episode ended at step {self._steps}; create a new session",
-                )
-            result = await self._env.step(request.action)
-            answer = StepAnswer(session_id=request.session_id, step=request.step, result=result)
-            self._last = (request, answer)
+            return await self._apply(request)
+
+    async def act(self, request: ActRequest) -> StepAnswer:
+        """Apply an action as the next step; a repeat of the last request gets its answer again.
+
+        Raises:
+            EnvFault: ``episode_over``, or what :meth:`HostedEnv.step` raises.
+        """
+        async with self._turn:
             self._last_use = self._clock()
+            if self._created is None:
+                raise EnvFault(FaultCode.WRONG_STEP, f"session {request.session_id!r}: no episode has begun")
+            if self._last is not None and request == self._last_act:
+                return self._last[1]
+            step = StepRequest(session_id=request.session_id, step=self._steps + 1, action=request.action)
+            answer = await self._apply(step)
+            self._last_act = request
             return answer
 
     def state(self) -> StateAnswer:
@@ -98,13 +109,36 @@ class Session:
             index=self.request.index,
             seed=self.request.seed,
             steps=self._steps,
+            total_reward=self._total_reward,
             over=self._over,
+            first=self._created.observation,
             observation=observation,
         )
 
     async def close(self) -> None:
         """Close the environment, at once or when the running call comes back."""
         await self._env.close()
+
+    async def _apply(self, request: StepRequest) -> StepAnswer:
+        if self._over:
+            raise EnvFault(
+                FaultCode.EPISODE_OVER,
+                f"session {request.session_id!r}: the episode ended at step {self._steps}; create a new session",
+            )
+        result = await self._env.step(request.action)
+        answer = StepAnswer(
+            session_id=request.session_id,
+            step=request.step,
+            result=result,
+            total_reward=self._total_reward + result.reward,
+        )
+        self._last = (request, answer)
+        self._last_use = self._clock()
+        return answer
+
+    @property
+    def _total_reward(self) -> float:
+        return self._last[1].total_reward if self._last else 0.0
 
     @property
     def _steps(self) -> int:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from rllib_agentic.envs.faults import EnvFault, FaultCode
 from rllib_agentic.envs.hosting import EnvHost
 from rllib_agentic.envs.wire import (
+    ActRequest,
     Answer,
     CloseAnswer,
     CloseRequest,
@@ -21,6 +22,7 @@ from rllib_agentic.envs.wire import (
     Patience,
     PendingAnswer,
     Request,
+    RestartRequest,
     SchemaAnswer,
     StateRequest,
     StepAnswer,
@@ -133,6 +135,11 @@ class EnvWorker:
                     return self._session(request).state()
                 case CloseRequest():
                     return self._close(request)
+                case RestartRequest():
+                    return await self._restart(request)
+                case ActRequest():
+                    session = self._session(request)
+                    return await self._or_end(session, request, session.act(request))
         except EnvFault as fault:
             return ErrorAnswer.of(fault)
 
@@ -146,6 +153,23 @@ class EnvWorker:
             session = Session(request, self._host.open(), self._clock)
             self._sessions[request.session_id] = session
         return await self._or_end(session, request, session.create(request))
+
+    async def _restart(self, request: RestartRequest) -> CreateAnswer:
+        self._host.check_task(request.split, request.index)
+        end = self._ended.get(request.session_id)
+        if end is not None and (end.request == request or end.fault.code is FaultCode.SESSION_CLOSED):
+            raise self._end_of(request)
+        begin = CreateRequest.model_validate(request.model_dump(exclude={"op", "nonce"}))
+        session = self._sessions.get(request.session_id)
+        if session is None or session.nonce != request.nonce:
+            if session is None:
+                self._require_slot()
+            else:
+                self._spawn(session.close())
+            session = Session(begin, self._host.open(), self._clock, request.nonce)
+            self._ended.pop(request.session_id, None)
+            self._sessions[request.session_id] = session
+        return await self._or_end(session, request, session.create(begin))
 
     async def _step(self, request: StepRequest) -> StepAnswer:
         session = self._session(request)

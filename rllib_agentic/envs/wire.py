@@ -80,7 +80,36 @@ class CloseRequest(_Wire):
     session_id: SessionId
 
 
-Request = Annotated[CreateRequest | StepRequest | StateRequest | CloseRequest, Field(discriminator="op")]
+class RestartRequest(_Wire):
+    """Begin an episode under an id that may have had others: for dialects whose sessions outlive their episodes.
+
+    Whatever the session holds is closed. A session that was closed or expired stays so; one that failed begins anew.
+    ``nonce`` is new for each restart: a request that is repeated with its nonce gets the answer it got before.
+    """
+
+    op: Literal["restart"] = "restart"
+    session_id: SessionId
+    nonce: str
+    split: Text
+    index: int
+    seed: int = 0
+
+
+class ActRequest(_Wire):
+    """Apply an action as the next step, whatever its number: for dialects that do not number steps.
+
+    ``nonce`` is new for each step: a request that is repeated with its nonce gets the answer it got before.
+    """
+
+    op: Literal["act"] = "act"
+    session_id: SessionId
+    nonce: str
+    action: Text
+
+
+Request = Annotated[
+    CreateRequest | StepRequest | StateRequest | CloseRequest | RestartRequest | ActRequest, Field(discriminator="op")
+]
 
 
 class Patience(_Wire):
@@ -121,16 +150,17 @@ class CreateAnswer(_Wire):
 
 
 class StepAnswer(_Wire):
-    """What the action led to."""
+    """What the action led to, and the rewards of the episode so far, added up."""
 
     kind: Literal["stepped"] = "stepped"
     session_id: str
     step: int
     result: StepResult
+    total_reward: float
 
 
 class StateAnswer(_Wire):
-    """Where a session stands: steps so far, whether its episode is over, the last observation."""
+    """Where a session stands: steps and rewards so far, whether its episode is over, first and last observation."""
 
     kind: Literal["state"] = "state"
     session_id: str
@@ -138,7 +168,9 @@ class StateAnswer(_Wire):
     index: int
     seed: int
     steps: int
+    total_reward: float
     over: bool
+    first: Observation
     observation: Observation
 
 
