@@ -102,7 +102,7 @@ class ActionTries:
     """
 
     def __init__(self, tokenizer: Any, stop_id: int, *, max_tries: int = 8192) -> None:
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._stop_id = int(stop_id)
         self._control_ids = frozenset(tokenizer.all_special_ids) | {self._stop_id}
         self._max_tries = max_tries
@@ -118,21 +118,26 @@ class ActionTries:
         key = tuple(actions)
         trie = self._tries.get(key)
         if trie is None:
-            trie = self._tries[key] = TokenTrie([self._encode(action) for action in key])
+            trie = self._tries[key] = TokenTrie([self.encode(action) for action in key])
             if len(self._tries) > self._max_tries:
                 self._tries.popitem(last=False)
         else:
             self._tries.move_to_end(key)
         return trie
 
-    def _encode(self, action: str) -> tuple[int, ...]:
+    def encode(self, action: str) -> tuple[int, ...]:
+        """The ids of a whole turn that says this: its text, then the stop token.
+
+        Raises:
+            InputError: the action is no string, or its ids hold a control token.
+        """
         sequence = self._encoded.get(action)
         if sequence is None:
             if not isinstance(action, str):
                 raise InputError(f"ActionTries: an action must be a string, got {action!r}")
-            ids = self._tokenizer.encode(action, add_special_tokens=False)
+            ids = self.tokenizer.encode(action, add_special_tokens=False)
             if not self._control_ids.isdisjoint(ids):
-                ids = self._tokenizer.encode(action, add_special_tokens=False, split_special_tokens=True)
+                ids = self.tokenizer.encode(action, add_special_tokens=False, split_special_tokens=True)
             if not self._control_ids.isdisjoint(ids):
                 raise InputError(
                     f"ActionTries: the action {action!r} encodes to {ids}, which holds a control token "

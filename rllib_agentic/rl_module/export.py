@@ -34,7 +34,7 @@ def export_hf(source: LLMTorchRLModule | str | Path, folder: str | Path) -> Path
     folder = Path(folder).expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"export: {str(folder)!r} exists and is not empty; name another folder")
-    module = source if isinstance(source, LLMTorchRLModule) else _restored(Path(source).expanduser())
+    module = source if isinstance(source, LLMTorchRLModule) else restored_module(Path(source).expanduser())
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
@@ -48,7 +48,12 @@ def export_hf(source: LLMTorchRLModule | str | Path, folder: str | Path) -> Path
     return folder
 
 
-def _restored(checkpoint: Path) -> LLMTorchRLModule:
+def restored_module(checkpoint: Path) -> LLMTorchRLModule:
+    """The module that a checkpoint of an Algorithm, a LearnerGroup, a Learner or an RLModule holds.
+
+    Raises:
+        InputError: there is none.
+    """
     if not checkpoint.is_dir():
         raise InputError(f"export: there is no checkpoint folder {str(checkpoint)!r}")
     for depth in range(len(_IN_ALGORITHM.parts) + 1):

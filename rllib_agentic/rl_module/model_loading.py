@@ -12,10 +12,10 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from rllib_agentic.rl_module.model_settings import ModelSettings
-from rllib_agentic.rl_module.pretrained import read_config, read_model, read_tokenizer
+from rllib_agentic.rl_module.pretrained import read_config, read_generation_config, read_model, read_tokenizer
 from rllib_agentic.rl_module.smollm2 import smollm2_folder
 
-__all__ = ["ModelSettings", "load_config", "load_model", "load_tokenizer"]
+__all__ = ["ModelSettings", "load_config", "load_model", "load_stop_ids", "load_tokenizer"]
 
 _TINY = Path(__file__).parent / "tiny"
 
@@ -45,6 +45,19 @@ def load_config(settings: ModelSettings) -> PretrainedConfig:
     if settings.preset == "tiny":
         return _tiny_config(settings)
     return read_config(_source(settings), trust_remote_code=settings.trust_remote_code)
+
+
+def load_stop_ids(settings: ModelSettings) -> tuple[int, ...]:
+    """The ids that end a turn by the model's generation config (or its config), without its weights.
+
+    Raises:
+        InputError: as :func:`load_tokenizer`.
+    """
+    config = load_config(settings)
+    ends = config.eos_token_id
+    if settings.preset != "tiny":
+        ends = read_generation_config(_source(settings), config).eos_token_id
+    return () if ends is None else (ends,) if isinstance(ends, int) else tuple(ends)
 
 
 def load_model(settings: ModelSettings, *, seed: int | None = None) -> PreTrainedModel:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.configuration_utils import PretrainedConfig
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -38,6 +38,19 @@ def read_tokenizer(source: str, **options: Any) -> PreTrainedTokenizerBase:
     """
     with _explained(source):
         return AutoTokenizer.from_pretrained(_located(source), **options)
+
+
+def read_generation_config(source: str, config: PretrainedConfig) -> GenerationConfig:
+    """How the model is meant to be sampled; made of the model's config where nothing else was saved.
+
+    Raises:
+        InputError: as :func:`read_config`.
+    """
+    with _explained(source):
+        try:
+            return GenerationConfig.from_pretrained(_located(source))
+        except OSError:
+            return GenerationConfig.from_model_config(config)
 
 
 def read_model(source: str, dtype: torch.dtype | str, **options: Any) -> PreTrainedModel:
