@@ -62,6 +62,7 @@ _BUILT_IN = (
         "walk over a frozen lake to the goal",
         modules=("gymnasium",),
     ),
+    EnvEntry("sokoban", "serve_envs.sokoban.env:Sokoban", "push every box onto a goal"),
     EnvEntry(
         "textcraft",
         "serve_envs.textcraft.env:TextCraft",

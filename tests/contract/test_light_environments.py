@@ -1,0 +1,37 @@
+"""Every environment that needs neither a JVM nor a browser passes the checker, as its users will run it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from rllib_agentic.envs.checker import check_env
+from rllib_agentic.envs.registry import env_class, make_env
+from rllib_agentic.errors import InputError
+
+DEFAULTS = ("sokoban",)
+VARIANTS: tuple[tuple[str, dict], ...] = (
+    ("sokoban", {"size": 7, "boxes": 2, "show": "both", "train": 20, "validation": 5, "test": 10}),
+    ("sokoban", {"show": "places", "max_steps": 5, "train": 20, "validation": 5, "test": 10}),
+)
+
+
+def _installed(name: str) -> None:
+    try:
+        env_class(name)
+    except InputError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults_pass_the_checker_in_two_processes(name: str) -> None:
+    _installed(name)
+    assert check_env(partial(make_env, name)) == []
+
+
+@pytest.mark.parametrize(("name", "arguments"), VARIANTS)
+def test_arguments_pass_the_checker(name: str, arguments: dict) -> None:
+    _installed(name)
+    short = arguments.get("max_steps", 100) < 100
+    assert check_env(partial(make_env, name, **arguments), expert_success=0.0 if short else 1.0, processes=False) == []
