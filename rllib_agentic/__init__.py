@@ -47,9 +47,14 @@ _PUBLIC = {
     "ToRL": "rllib_agentic.algorithms.torl",
     "ToRLConfig": "rllib_agentic.algorithms.torl",
     "TokenEnv": "rllib_agentic.envs.token_env",
+    "Tool": "rllib_agentic.tools",
+    "ToolEnv": "rllib_agentic.tools",
+    "ToolError": "rllib_agentic.tools",
+    "ToolResult": "rllib_agentic.tools",
     "TrajectoryReader": "rllib_agentic.store",
     "check_env": "rllib_agentic.envs.checker",
     "make_env": "rllib_agentic.envs.registry",
+    "tool": "rllib_agentic.tools",
 }
 
 __all__ = sorted(_PUBLIC)

@@ -61,6 +61,8 @@ class EnvSchema:
         action_format: one paragraph for people: what an action looks like, with an example.
         lists_actions: whether observations list the admissible actions.
         tools: JSON-Schema tool definitions, where the environment is used through tools.
+        tools_in_template: whether the model's chat template is to show them; else the messages describe them.
+        stop_strings: where generation is to pause, so that the environment can answer within the agent's turn.
         reward_range: smallest and largest return an episode can have.
         max_turns: a sensible interaction budget.
     """
@@ -72,6 +74,8 @@ class EnvSchema:
     action_format: str
     lists_actions: bool
     tools: tuple[Mapping[str, Any], ...] = ()
+    tools_in_template: bool = False
+    stop_strings: tuple[str, ...] = ()
     reward_range: tuple[float, float] = (0.0, 1.0)
     max_turns: int = 30
 

@@ -33,7 +33,7 @@ class Script:
 def record_reset(observation: Observation) -> Record:
     """Everything that a first observation says."""
     return {
-        "messages": [message.to_template() for message in observation.messages],
+        "messages": [m.to_template() | {"continues": m.continues} for m in observation.messages],
         "actions": None if observation.actions is None else list(observation.actions),
         "state_key": observation.state_key,
         "info": dict(observation.info),

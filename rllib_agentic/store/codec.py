@@ -142,6 +142,8 @@ def message_to_json(message: Message) -> dict[str, Any]:
         entry["tool_calls"] = [{"name": c.name, "arguments": dict(c.arguments)} for c in message.tool_calls]
     if message.name is not None:
         entry["name"] = message.name
+    if message.continues:
+        entry["continues"] = True
     return entry
 
 
@@ -153,6 +155,7 @@ def _load_messages(text: str) -> tuple[Message, ...]:
             reasoning=entry.get("reasoning"),
             tool_calls=tuple(ToolCall(c["name"], c["arguments"]) for c in entry.get("tool_calls", ())),
             name=entry.get("name"),
+            continues=entry.get("continues", False),
         )
         for entry in json.loads(text)
     )

@@ -28,6 +28,8 @@ class Message:
         reasoning: the agent's thoughts, where a format keeps them apart from ``content``.
         tool_calls: the calls an assistant message makes.
         name: the tool's name in a ``tool`` message.
+        continues: whether an environment's text goes on within the agent's own turn, where generation paused, instead
+            of opening a turn of its own. Where the agent has ended its turn it comes as a user's message.
     """
 
     role: Role
@@ -35,6 +37,7 @@ class Message:
     reasoning: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     name: str | None = None
+    continues: bool = False
 
     def to_template(self) -> dict[str, Any]:
         """The dict that Hugging Face chat templates take; empty fields are left out."""

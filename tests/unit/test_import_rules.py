@@ -14,6 +14,18 @@ FORBIDDEN = {
     "context": {"engines", "rollout", "algorithms", "learner", "envs", "store", "rl_module", "tracking", "cli"},
     "engines": {"rollout", "algorithms", "learner", "envs", "store", "tracking", "cli", "rendering"},
     "envs": {"rollout", "algorithms", "learner", "store", "tracking", "cli", "advantages", "losses"},
+    "tools": {
+        "rendering",
+        "context",
+        "engines",
+        "rollout",
+        "algorithms",
+        "learner",
+        "store",
+        "rl_module",
+        "tracking",
+        "cli",
+    },
     "losses": {"engines", "rollout", "algorithms", "learner", "envs", "rl_module", "store", "tracking", "cli"},
     "advantages": {"engines", "rollout", "algorithms", "learner", "envs", "rl_module", "store", "tracking", "cli"},
     "filters": {"engines", "rollout", "algorithms", "learner", "envs", "rl_module", "store", "tracking", "cli"},
@@ -71,7 +83,7 @@ def test_rooms_import_one_way(file: Path) -> None:
 
 @pytest.mark.parametrize("file", modules("serve_envs"), ids=lambda f: str(f.relative_to(ROOT)))
 def test_the_service_never_imports_the_training_side(file: Path) -> None:
-    allowed = {None, "errors", "components", "trajectory", "envs"}
+    allowed = {None, "errors", "components", "trajectory", "envs", "tools", "sandbox"}
     for module in imports(file):
         if module.split(".")[0] == "rllib_agentic":
             assert room_of(module) in allowed, f"{file.relative_to(ROOT)} imports {module}"
