@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -137,9 +137,11 @@ def _explain(cls: type[BaseModel], where: str, fault: Any) -> str:
         owner = cls
         for part in path[:-1]:
             annotation = owner.model_fields[part].annotation if part in owner.model_fields else None
-            if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            options = [option for option in (annotation, *get_args(annotation)) if isinstance(option, type)]
+            below = next((option for option in options if issubclass(option, BaseModel)), None)
+            if below is None:
                 break
-            owner = annotation
+            owner = below
         return f"{key}: unknown key. {did_you_mean(path[-1], owner.model_fields)}"
     if fault["type"] == "missing":
         return f"{key}: this key is required"

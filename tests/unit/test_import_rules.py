@@ -30,6 +30,7 @@ FORBIDDEN = {
     "advantages": {"engines", "rollout", "algorithms", "learner", "envs", "rl_module", "store", "tracking", "cli"},
     "filters": {"engines", "rollout", "algorithms", "learner", "envs", "rl_module", "store", "tracking", "cli"},
     "rewards": {"engines", "rollout", "algorithms", "learner", "envs", "rl_module", "store", "tracking", "cli"},
+    "diagnostics": {"engines", "rollout", "algorithms", "learner", "envs", "rl_module", "store", "tracking", "cli"},
     "curriculum": {"engines", "algorithms", "learner", "envs", "rl_module", "store", "tracking", "cli"},
     "rollout": {"algorithms", "learner", "store", "tracking", "cli", "losses", "advantages"},
     "learner": {"algorithms", "rollout", "store", "tracking", "cli", "envs", "engines"},

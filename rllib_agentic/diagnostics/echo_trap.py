@@ -1,0 +1,148 @@
+"""The echo trap: rewards within groups become equal, then the policy loses its entropy, then the gradient spikes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from rllib_agentic.components import Settings
+from rllib_agentic.diagnostics.alarm import Alarm, Reaction, State, Verdict
+from rllib_agentic.diagnostics.trend import level, slope
+
+_KIND = "echo_trap"
+_FALLING = ("reward_spread", "entropy")
+_WORDS = {"reward_spread": "the spread of rewards within groups", "entropy": "the token entropy"}
+_MOST_CALM = 20
+_RECOVERED = 1.25
+
+
+class EchoTrap(Settings):
+    """Watches for the collapse that RAGEN (arXiv:2504.20073, section 4) calls the echo trap.
+
+    A policy that has fallen into one way of answering earns the same in every member of a group. The order in which
+    that shows is: the spread of rewards within groups falls, then the token entropy, then the gradient norm spikes. A
+    policy that has *learned* its tasks loses spread and entropy too. The difference is the reward: there it has risen
+    since the spread was largest and stays at its best; in the trap it has not, or it fell back.
+
+    A signal has *fallen* when its mean over ``window`` iterations is below a share of the largest such mean so far; it
+    is up again at 1.25 times that share. The gradient *spikes* when it is ``spike`` times the median of the (at most
+    20) iterations before the spread fell.
+
+    Attributes:
+        on_alarm: what happens then.
+        ring_at: ``fall`` rings when spread and entropy have fallen without the reward having risen, and once more at
+            the spike; ``spike`` rings only when the pattern is complete.
+        window: iterations that a level is the mean of; nothing rings before there are twice as many.
+        spread_share: spread below this share of its largest level has fallen.
+        entropy_share: the same for the entropy.
+        spike: how many times its calm median the gradient norm must reach.
+        reward_tolerance: a change of the reward counts when it is larger than this, in units of the largest spread.
+        trend_window: iterations that trends are fitted to.
+    """
+
+    on_alarm: Reaction = Reaction()
+    ring_at: Literal["fall", "spike"] = "fall"
+    window: int = Field(default=5, ge=1)
+    spread_share: float = Field(default=0.5, gt=0, lt=1)
+    entropy_share: float = Field(default=0.5, gt=0, lt=1)
+    spike: float = Field(default=3.0, gt=1)
+    reward_tolerance: float = Field(default=0.1, ge=0)
+    trend_window: int = Field(default=10, ge=2)
+
+    def initial_state(self) -> State:
+        """Nothing seen yet."""
+        return {"seen": 0, "recent": {}, "peak": {}, "fallen": {}, "calm": [], "best": None, "at_peak": None, "rung": 0}
+
+    def observe(self, state: State, iteration: int, signals: Mapping[str, float]) -> Verdict:
+        """Take in one iteration.
+
+        Args:
+            state: of the call before.
+            iteration: its number.
+            signals: of :func:`~rllib_agentic.diagnostics.echo_signals.echo_signals`.
+        """
+        recent = self._remember(state["recent"], signals)
+        seen = state["seen"] + 1
+        ready = seen >= 2 * self.window
+        peak, fallen = dict(state["peak"]), dict(state["fallen"])
+        reward = level(recent.get("reward_mean", []), self.window)
+        best, at_peak = state["best"], state["at_peak"]
+        if reward is not None:
+            best = reward if best is None else max(best, reward)
+        for name, share in zip(_FALLING, (self.spread_share, self.entropy_share), strict=True):
+            now = level(recent.get(name, []), self.window)
+            if now is None:
+                continue
+            if now >= peak.get(name, 0.0):
+                peak[name] = now
+                at_peak = reward if name == "reward_spread" else at_peak
+            if ready and now < share * peak[name]:
+                fallen.setdefault(name, iteration)
+            elif now >= _RECOVERED * share * peak[name]:
+                fallen.pop(name, None)
+                fallen.pop("grad_norm", None)
+        calm = self._calm(state["calm"], fallen, signals)
+        unpaid = bool(fallen) and self._has_not_paid(reward, best, at_peak, peak)
+        trapped = unpaid and all(name in fallen for name in _FALLING)
+        if trapped and self._spikes(calm, signals):
+            fallen.setdefault("grad_norm", iteration)
+        stage = sum(name in fallen for name in _FALLING) + (trapped and "grad_norm" in fallen)
+        due = 0 if not trapped else 2 if stage == 3 else 1 if self.ring_at == "fall" else 0
+        rung = due if due > state["rung"] else state["rung"] if trapped else 0
+        rings = due > state["rung"]
+        metrics = {name: value for name, value in signals.items()}
+        metrics |= {f"{name}_trend": slope(values[-self.trend_window :]) for name, values in recent.items()}
+        metrics["stage"] = float(stage)
+        alarm = Alarm(_KIND, iteration, _message(fallen, peak, recent, calm, self.window), metrics) if rings else None
+        after = {
+            "seen": seen, "recent": recent, "peak": peak, "fallen": fallen, "calm": calm,
+            "best": best, "at_peak": at_peak, "rung": rung,
+        }  # fmt: skip
+        return Verdict(after, metrics, alarm, healthy=not unpaid)
+
+    def _remember(self, recent: Mapping[str, Sequence[float]], signals: Mapping[str, float]) -> dict[str, list[float]]:
+        keep = max(self.window, self.trend_window)
+        names = [*recent, *(name for name in signals if name not in recent)]
+        new: dict[str, list[float]] = {}
+        for name in names:
+            new[name] = [*recent.get(name, []), *([signals[name]] if name in signals else [])][-keep:]
+        return new
+
+    def _calm(self, calm: Sequence[float], fallen: Mapping[str, int], signals: Mapping[str, float]) -> list[float]:
+        if "reward_spread" in fallen or signals.get("grad_norm", 0.0) <= 0.0:
+            return list(calm)
+        return [*calm, signals["grad_norm"]][-_MOST_CALM:]
+
+    def _spikes(self, calm: Sequence[float], signals: Mapping[str, float]) -> bool:
+        return bool(calm) and signals.get("grad_norm", 0.0) > self.spike * statistics.median(calm)
+
+    def _has_not_paid(
+        self, reward: float | None, best: float | None, at_peak: float | None, peak: Mapping[str, float]
+    ) -> bool:
+        if reward is None or best is None:
+            return False
+        tolerance = self.reward_tolerance * peak.get("reward_spread", 0.0)
+        return reward < best - tolerance or (at_peak is not None and reward <= at_peak + tolerance)
+
+
+def _message(
+    fallen: Mapping[str, int],
+    peak: Mapping[str, float],
+    recent: Mapping[str, Sequence[float]],
+    calm: Sequence[float],
+    window: int,
+) -> str:
+    parts: list[tuple[int, str]] = []
+    for name in _FALLING:
+        now: Any = level(recent[name], window)
+        parts.append((fallen[name], f"{_WORDS[name]} fell (iteration {fallen[name]}, {peak[name]:.3g} to {now:.3g})"))
+    parts.sort(key=lambda part: part[0])
+    text = ", then ".join(words for _, words in parts)
+    if "grad_norm" in fallen:
+        times = recent["grad_norm"][-1] / statistics.median(calm)
+        text += f", then the gradient spiked (iteration {fallen['grad_norm']}, {times:.1f} times its calm median)"
+    reward = level(recent["reward_mean"], window)
+    return f"echo trap: {text}, while the mean reward did not rise (now {reward:.3g})"
