@@ -9,6 +9,7 @@ import numpy as np
 
 from rllib_agentic.errors import InputError
 from rllib_agentic.rendering.chain import as_ids, chain_exchanges, without_stop
+from rllib_agentic.rendering.continued import split_answer
 from rllib_agentic.rendering.inert import InertEncoder
 from rllib_agentic.rendering.renderer import Exchange
 from rllib_agentic.trajectory.message import Message, as_arguments, dump_json
@@ -87,9 +88,13 @@ class ChatMLRenderer:
 
     def bridge(self, prefix_ids: Ids, finish_reason: FinishReason, new_messages: Sequence[Message]) -> Ids:
         """See :class:`~rllib_agentic.rendering.renderer.Renderer`. Never raises ``PrefixError``."""
+        answer = split_answer(prefix_ids, finish_reason, self._stop_ids, new_messages)
+        ids = [] if answer.within is None else self._encoder.encode(answer.within)
+        if answer.within is not None and not answer.messages:
+            return as_ids(ids)
         closed = finish_reason is FinishReason.STOP or (len(prefix_ids) and prefix_ids[-1] == self.end_of_turn_id)
-        ids = [*self._join] if closed else [self.end_of_turn_id, *self._join]
-        for message in new_messages:
+        ids += [*self._join] if closed else [self.end_of_turn_id, *self._join]
+        for message in answer.messages:
             ids += self._turn(message)
         return as_ids(ids + self._prompt)
 

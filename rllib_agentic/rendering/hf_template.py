@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal
 
+import numpy as np
+
 from rllib_agentic.errors import InputError, PrefixError
 from rllib_agentic.rendering.append_rule import THOUGHT_FIELD, THOUGHT_INLINE, AppendRule, Entry, find_append_rule
 from rllib_agentic.rendering.chain import as_ids, chain_exchanges, without_stop
 from rllib_agentic.rendering.chat_template import ChatTemplate, entry_of
+from rllib_agentic.rendering.continued import join_continued, split_answer
 from rllib_agentic.rendering.inert import InertEncoder
 from rllib_agentic.rendering.markup import Markup, Slots
 from rllib_agentic.rendering.past_turn import split_turn
@@ -96,6 +99,16 @@ class HFTemplateRenderer:
 
     def bridge(self, prefix_ids: Ids, finish_reason: FinishReason, new_messages: Sequence[Message]) -> Ids:
         """See :class:`~rllib_agentic.rendering.renderer.Renderer`."""
+        answer = split_answer(prefix_ids, finish_reason, self._stop_ids, new_messages)
+        if answer.within is None:
+            return self._bridge(prefix_ids, finish_reason, answer.messages)
+        within = as_ids(self._markup.encoder.encode(answer.within))
+        if not answer.messages:
+            return within
+        after = self._bridge(np.concatenate([prefix_ids, within]), finish_reason, answer.messages)
+        return np.concatenate([within, after])
+
+    def _bridge(self, prefix_ids: Ids, finish_reason: FinishReason, new_messages: Sequence[Message]) -> Ids:
         rule = self._rule(new_messages)
         broken = rule.broken_with_tools if self._tools_seen else rule.broken
         if broken:
@@ -123,10 +136,11 @@ class HFTemplateRenderer:
         except PrefixError:
             slots = Slots(self._markup)
             entries = [_entry(slots, message) for message in prompt]
-            for exchange in exchanges:
-                entries.append(self._past_entry(slots, exchange.action_ids))
-                entries += [_entry(slots, message) for message in exchange.observation]
-            return self._render(slots, entries, tools)
+            turns, open_ids = join_continued(exchanges, self._stop_ids, self._markup.encoder.encode)
+            for turn in turns:
+                entries.append(self._past_entry(slots, turn.action_ids))
+                entries += [_entry(slots, message) for message in turn.observation]
+            return np.concatenate([self._render(slots, entries, tools), open_ids])
 
     def text(self, action_ids: Ids) -> str:
         """See :class:`~rllib_agentic.rendering.renderer.Renderer`."""

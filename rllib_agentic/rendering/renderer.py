@@ -41,6 +41,9 @@ class Renderer(Protocol):
     def bridge(self, prefix_ids: Ids, finish_reason: FinishReason, new_messages: Sequence[Message]) -> Ids:
         """The tokens to append after a sampled turn: turn end (if it was not sampled), new messages, generation prompt.
 
+        Messages that say ``continues`` are appended within the turn instead, as inert text, and the agent goes on
+        there: no turn end, no generation prompt (see :mod:`~rllib_agentic.rendering.continued`).
+
         ``concat(prefix_ids, bridge(...))`` is the next turn's context, token by token.
 
         Args:

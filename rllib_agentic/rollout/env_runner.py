@@ -90,6 +90,7 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
         self._engine: Any = None
         self._clients: dict[str, Any] = {}
         self._tools: dict[str, Any] = {}
+        self._stop_strings: dict[str, tuple[str, ...]] = {}
         self._loop = _BackgroundLoop(f"episodes-{self.worker_index}")
         if self.worker_index > 0 or self.config.num_env_runners == 0:
             self.make_module()
@@ -122,7 +123,9 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
         for name, connection in job.connections.items():
             if name not in self._clients:
                 client = connection.open()
-                self._tools[name] = tuple(dict(tool) for tool in (await client.schema()).tools)
+                schema = await client.schema()
+                self._tools[name] = tuple(dict(tool) for tool in schema.tools if schema.tools_in_template)
+                self._stop_strings[name] = schema.stop_strings
                 self._clients[name] = client
         rollout = Rollout(
             engine=self._engine,
@@ -132,6 +135,7 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
             make_trie=self._make_trie,
             settings=job.rollout,
             tools=self._tools,
+            stop_strings=self._stop_strings,
         )
         trajectories = await play(rollout, job.plans)
         after = self._engine.metrics()

@@ -19,6 +19,7 @@ from rllib_agentic.errors import InfrastructureError
 from rllib_agentic.rendering.renderer import Renderer
 from rllib_agentic.rollout.limits import RolloutSettings
 from rllib_agentic.rollout.seeds import seed_of
+from rllib_agentic.trajectory.checksum import ENGINE_CHECKSUM, checksum_turn
 from rllib_agentic.trajectory.message import Message
 from rllib_agentic.trajectory.trajectory import Task, Trajectory
 from rllib_agentic.trajectory.turn import FinishReason, Ids, Turn
@@ -58,7 +59,8 @@ class Rollout:
         make_strategy: makes a context strategy an episode.
         make_trie: from admissible actions to the legal-token trie.
         settings: limits and sampling.
-        tools: environment name to the tool definitions that its schema lists, for the chat template.
+        tools: environment name to the tool definitions that the chat template is to show.
+        stop_strings: environment name to its stop strings, beside those of ``settings``.
     """
 
     engine: Engine
@@ -68,6 +70,7 @@ class Rollout:
     make_trie: Callable[[Sequence[str]], TokenTrie]
     settings: RolloutSettings
     tools: Mapping[str, Sequence[dict[str, Any]]] = field(default_factory=dict)
+    stop_strings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     async def run(self, plan: EpisodePlan) -> Trajectory:
         """Play one episode to its end.
@@ -106,6 +109,7 @@ class _Episode:
     invalid: str | None = None
     env_seconds: float = 0.0
     cached_tokens: int = 0
+    checksum: int = 0
 
     @property
     def episode_id(self) -> str:
@@ -114,6 +118,10 @@ class _Episode:
     @property
     def _tools(self) -> Sequence[dict[str, Any]]:
         return self.rollout.tools.get(self.plan.task.env, ())
+
+    @property
+    def _stop_strings(self) -> tuple[str, ...]:
+        return (*self.rollout.settings.stop_strings, *self.rollout.stop_strings.get(self.plan.task.env, ()))
 
     def fail(self, kind: str) -> None:
         self.invalid, self.end_reason = kind, kind
@@ -131,7 +139,7 @@ class _Episode:
                 completion = await self._speak(number, observation)
                 if completion is None:
                     return
-                text = self.rollout.renderer.text(completion.ids)
+                text = self._text(completion)
                 if self._cut(completion):
                     self._record(completion, text, observation, None)
                     self.end_reason = "max_tokens"
@@ -174,7 +182,7 @@ class _Episode:
                 top_p=limits.top_p,
                 top_k=limits.top_k,
                 stop_ids=self.rollout.renderer.stop_ids,
-                stop_strings=limits.stop_strings,
+                stop_strings=self._stop_strings,
                 legal=legal,
                 episode_id=self.episode_id,
                 policy_version=self.plan.policy_version,
@@ -185,7 +193,16 @@ class _Episode:
         if not np.isfinite(completion.logprobs).all():
             raise InfrastructureError("engine_nonfinite", f"episode {self.episode_id}: the engine gave no logprobs")
         self.cached_tokens += completion.cached_tokens
+        self.checksum = checksum_turn(self.checksum, self.segment_ids, completion.ids)
         return completion
+
+    def _text(self, completion: Completion) -> str:
+        """The turn as text; a last token that goes on behind a stop string is kept among the ids, but not heard."""
+        text = self.rollout.renderer.text(completion.ids)
+        if completion.finish_reason is not FinishReason.STOP_STRING:
+            return text
+        ends = [text.find(stop) + len(stop) for stop in self._stop_strings if stop in text]
+        return text[: min(ends, default=len(text))]
 
     def _cut(self, completion: Completion) -> bool:
         return completion.finish_reason is FinishReason.LENGTH and self.rollout.settings.cut_turn == "end_episode"
@@ -245,5 +262,10 @@ class _Episode:
             success=self.success and self.invalid is None,
             end_reason=self.end_reason,
             invalid=self.invalid,
-            metrics={"seconds": seconds, "env_seconds": self.env_seconds, "cached_tokens": self.cached_tokens},
+            metrics={
+                "seconds": seconds,
+                "env_seconds": self.env_seconds,
+                "cached_tokens": self.cached_tokens,
+                ENGINE_CHECKSUM: self.checksum,
+            },
         )

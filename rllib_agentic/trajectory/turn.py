@@ -66,7 +66,8 @@ class Turn:
         policy_versions: int32 ``[A]``, the version of the weights that sampled each token.
         finish_reason: why sampling ended.
         segment: number of the segment this turn belongs to, from 0.
-        text: the decoded action without stop token, for people and environments; never encoded again.
+        text: the decoded action without stop token, and up to the stop string where one ended it, for people and
+            environments; never encoded again.
         observation: what the environment answered (empty where the episode ended without an answer).
         reward: this turn's reward, raw.
         rewards: named components of ``reward``, for logging.
