@@ -62,7 +62,7 @@ AGENTGYM_STYLES: Mapping[str, AgentGymStyle] = {
     "sciworld": AgentGymStyle(score_scale=100.0, success_reward=100.0, closes=True, describes_task=True),
     "textcraft": AgentGymStyle(create_body={}, closes=True, begins=True),
     "alfworld": AgentGymStyle(task="game", reset_extra={"world_type": "Text"}, lists_actions=True, closes=True),
-    "maze": AgentGymStyle(task="game", lists_actions=True),
+    "maze": AgentGymStyle(task="game"),
     "wordle": AgentGymStyle(task="seed", begins=True),
     "searchqa": AgentGymStyle(
         session="env_idx", create_body={"id": 0}, create="text", task="id", reset="text", info=True, closes=True

@@ -34,7 +34,10 @@ def make_client(env_name: str, env_config: Mapping[str, Any] | EnvSettings) -> E
     retries = RetryPolicy(max_retries=settings.max_retries)
     if settings.backend == "local":
         return LocalClient(env_factory(env_name, **settings.args), settings.call_timeout_s, retries)
-    if settings.url is not None:
+    client: EnvClient
+    if settings.url is not None and (foreign := settings.foreign()) is not None:
+        client = foreign.client(settings.url, env_name, retries)
+    elif settings.url is not None:
         from rllib_agentic.envs.http_transport import HttpTransport
 
         client = RemoteClient(HttpTransport(settings.url), retries)

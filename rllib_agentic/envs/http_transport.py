@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from rllib_agentic.envs.faults import EnvFault, FaultCode
+from rllib_agentic.envs.faults import FaultCode
+from rllib_agentic.envs.http_connection import HttpConnection, bad_answer
+from rllib_agentic.envs.transport import answers_to
 from rllib_agentic.envs.wire import (
     Answer,
     BatchAnswer,
-    BatchRequest,
     ErrorAnswer,
     HealthAnswer,
     Patience,
@@ -21,7 +21,6 @@ from rllib_agentic.envs.wire import (
     SchemaAnswer,
     routing_key,
 )
-from rllib_agentic.errors import InputError
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -46,23 +45,13 @@ class HttpTransport:
         answer_timeout_s: float = 30.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        try:
-            parsed = httpx.URL(url)
-        except httpx.InvalidURL as error:
-            raise InputError(f"env_config.url: {url!r} is no URL: {error}") from None
-        if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise InputError(f"env_config.url: expected http://HOST:PORT/PATH, got {url!r}")
-        self._url = url.rstrip("/")
-        self._connect_timeout_s = connect_timeout_s
+        self._connection = HttpConnection(url, connect_timeout_s, transport)
         self._answer_timeout_s = answer_timeout_s
-        self._transport = transport
-        self._client: httpx.AsyncClient | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def address(self) -> str:
         """The URL."""
-        return self._url
+        return self._connection.url
 
     def lane(self, session_id: str) -> str:
         """The routing key: a call that spans workers would wait for the slowest of them."""
@@ -78,52 +67,27 @@ class HttpTransport:
 
     async def batch(self, requests: Sequence[Request], patience: Patience) -> list[Answer]:
         """See :class:`Transport`. A batch that is too large is sent in halves."""
-        body = BatchRequest(requests=list(requests), patience=patience).model_dump_json().encode()
-        try:
-            answers = (await self._call("POST", "/v1/batch", BatchAnswer, body, patience.wait_s)).answers
-        except EnvFault as fault:
-            if fault.code is FaultCode.TOO_LARGE and len(requests) > 1:
-                half = len(requests) // 2
-                return await self.batch(requests[:half], patience) + await self.batch(requests[half:], patience)
-            return [ErrorAnswer.of(fault)] * len(requests)
-        if len(answers) != len(requests):
-            wrong = EnvFault(FaultCode.BAD_ANSWER, f"{len(answers)} answers for {len(requests)} requests")
-            return [ErrorAnswer.of(wrong)] * len(requests)
+
+        async def send(body: bytes) -> BatchAnswer:
+            return await self._call("POST", "/v1/batch", BatchAnswer, body, patience.wait_s)
+
+        answers = await answers_to(requests, patience, send)
+        first = answers[0] if answers else None
+        if len(requests) > 1 and isinstance(first, ErrorAnswer) and first.error.code is FaultCode.TOO_LARGE:
+            half = len(requests) // 2
+            return await self.batch(requests[:half], patience) + await self.batch(requests[half:], patience)
         return answers
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
+        await self._connection.aclose()
 
     async def _call(self, method: str, path: str, model: type[M], body: bytes | None = None, wait_s: float = 0.0) -> M:
-        timeout = httpx.Timeout(self._answer_timeout_s + wait_s, connect=self._connect_timeout_s)
-        headers = {"Content-Type": "application/json"} if body is not None else {}
-        try:
-            response = await self._connected().request(
-                method, f"{self._url}{path}", content=body, headers=headers, timeout=timeout
-            )
-        except httpx.HTTPError as error:
-            text = f"{method} {self._url}{path}: {type(error).__name__} {error}".rstrip()
-            raise EnvFault(FaultCode.UNREACHABLE, text) from error
+        response = await self._connection.send(method, path, body, self._answer_timeout_s + wait_s)
         try:
             if response.status_code == httpx.codes.OK:
                 return model.model_validate_json(response.content)
             fault = ErrorAnswer.model_validate_json(response.content).to_fault()
         except ValidationError:
-            head = response.text[:200]
-            fault = EnvFault(
-                FaultCode.BAD_ANSWER,
-                f"{method} {self._url}{path} answered with status {response.status_code} and a body that is not of "
-                f"this protocol: {head!r}",
-            )
+            fault = bad_answer(response, "of this protocol")
         raise fault
-
-    def _connected(self) -> httpx.AsyncClient:
-        loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:  # connections belong to the loop that opened them
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
-            self._client = httpx.AsyncClient(transport=self._transport, limits=limits)
-            self._loop = loop
-        return self._client

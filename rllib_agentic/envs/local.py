@@ -10,6 +10,7 @@ from rllib_agentic.envs.env import Env, EnvSchema, Observation, StepResult
 from rllib_agentic.envs.faults import EnvFault, FaultCode
 from rllib_agentic.envs.hosting import EnvHost, HostedEnv
 from rllib_agentic.envs.retries import WORTH_ANOTHER_SESSION, RetryPolicy
+from rllib_agentic.envs.session import OpenedSession
 from rllib_agentic.trajectory.trajectory import Task
 
 
@@ -84,25 +85,14 @@ class LocalClient:
         return task
 
 
-class LocalSession:
+class LocalSession(OpenedSession):
     """An :class:`EnvSession` in this process. Made by :meth:`LocalClient.create`."""
 
     def __init__(self, client: LocalClient, env: HostedEnv, first: Observation) -> None:
+        super().__init__(uuid4().hex, first)
         self._client = client
         self._env = env
-        self._session_id = uuid4().hex
-        self._first = first
         self._over = self._closed = False
-
-    @property
-    def session_id(self) -> str:
-        """An id of its own."""
-        return self._session_id
-
-    @property
-    def first(self) -> Observation:
-        """The observation of the reset."""
-        return self._first
 
     async def step(self, action: str) -> StepResult:
         """Apply one action (see :class:`EnvSession`)."""

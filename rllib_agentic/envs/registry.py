@@ -55,6 +55,13 @@ class EnvEntry:
 
 
 _BUILT_IN = (
+    EnvEntry(
+        "babyai",
+        "serve_envs.babyai.env:BabyAI",
+        "carry out missions in rooms, seen from within",
+        modules=("minigrid",),
+        extra="babyai",
+    ),
     EnvEntry("bandit", "serve_envs.bandit.env:Bandit", "choose between a safe and a risky arm, named by symbols"),
     EnvEntry(
         "frozenlake",

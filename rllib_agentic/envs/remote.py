@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
 from rllib_agentic.envs.faults import EnvFault, FaultCode
 from rllib_agentic.envs.retries import WORTH_ANOTHER_SESSION, RetryPolicy
+from rllib_agentic.envs.session import OpenedSession
 from rllib_agentic.envs.transport import Batcher, Transport
 from rllib_agentic.envs.wire import (
     PROTOCOL_VERSION,
@@ -186,24 +187,13 @@ class RemoteClient:
             )
 
 
-class RemoteSession:
+class RemoteSession(OpenedSession):
     """An :class:`EnvSession` on a service. Made by :meth:`RemoteClient.create`."""
 
     def __init__(self, client: RemoteClient, session_id: str, first: Observation) -> None:
+        super().__init__(session_id, first)
         self._client = client
-        self._session_id = session_id
-        self._first = first
         self._steps = 0
-
-    @property
-    def session_id(self) -> str:
-        """The id that the client made."""
-        return self._session_id
-
-    @property
-    def first(self) -> Observation:
-        """The observation of the reset."""
-        return self._first
 
     async def step(self, action: str) -> StepResult:
         """Send one action (see :class:`EnvSession`)."""

@@ -12,11 +12,10 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from rllib_agentic.envs.faults import EnvFault, FaultCode
+from rllib_agentic.envs.transport import answers_to
 from rllib_agentic.envs.wire import (
     Answer,
     BatchAnswer,
-    BatchRequest,
-    ErrorAnswer,
     HealthAnswer,
     Patience,
     Request,
@@ -86,13 +85,11 @@ class ServeTransport:
         """Nothing to close: handles belong to Serve."""
 
     async def _batch_of(self, key: str, requests: list[Request], patience: Patience) -> list[Answer]:
-        body = BatchRequest(requests=requests, patience=patience).model_dump_json().encode()
-        try:
+        async def send(body: bytes) -> BatchAnswer:
             call = self._handle.options(session_id=key).batch.remote(body)
-            answer = await self._reach(call, _CALL_TIMEOUT_S + patience.wait_s)
-        except EnvFault as fault:
-            return [ErrorAnswer.of(fault)] * len(requests)
-        return BatchAnswer.model_validate_json(answer).answers
+            return BatchAnswer.model_validate_json(await self._reach(call, _CALL_TIMEOUT_S + patience.wait_s))
+
+        return await answers_to(requests, patience, send)
 
     async def _reach(self, call: Awaitable[Any], timeout_s: float) -> Any:
         try:

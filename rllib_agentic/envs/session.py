@@ -34,6 +34,29 @@ class EnvSession(Protocol):
         ...
 
 
+class OpenedSession:
+    """What every backend's session knows from its beginning.
+
+    Args:
+        session_id: its id.
+        first: the observation of its reset.
+    """
+
+    def __init__(self, session_id: str, first: Observation) -> None:
+        self._session_id = session_id
+        self._first = first
+
+    @property
+    def session_id(self) -> str:
+        """The id that the client made."""
+        return self._session_id
+
+    @property
+    def first(self) -> Observation:
+        """The observation of the reset."""
+        return self._first
+
+
 class EnvClient(Protocol):
     """One environment on one backend (``serve``, ``url``, ``local``). Usable from one asyncio loop at a time."""
 

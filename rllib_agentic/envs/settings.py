@@ -8,6 +8,8 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from rllib_agentic.components import Settings
+from rllib_agentic.envs.dialects import DIALECTS
+from rllib_agentic.envs.foreign import ForeignSettings
 
 
 class EnvSettings(Settings):
@@ -17,6 +19,8 @@ class EnvSettings(Settings):
         backend: ``serve`` (deployed on Ray Serve by the algorithm), ``local`` (in the runner's process) or ``url``
             (somebody's service; chosen by itself where ``url`` is given).
         url: base URL of a running service, for example ``http://10.0.0.7:8000/frozenlake``.
+        dialect: what the service at the URL speaks: ``rllib`` (our own), ``agentgym`` or ``openenv``, the latter two
+            with their settings, for example ``{type: agentgym, style: textcraft, tasks: {train: [0, 374]}}``.
         app: name of a Serve application that runs already; the algorithm fills it in when it deploys.
         split: the split that training draws its tasks from.
         args: keyword arguments of the environment's constructor.
@@ -31,6 +35,7 @@ class EnvSettings(Settings):
 
     backend: Literal["serve", "local", "url"] = "serve"
     url: str | None = None
+    dialect: str | Mapping[str, Any] = "rllib"
     app: str | None = None
     split: str = "train"
     args: Mapping[str, Any] = Field(default_factory=dict)
@@ -59,4 +64,15 @@ class EnvSettings(Settings):
             raise ValueError("'args' belong to who runs the service; an environment at a URL takes none")
         if self.backend != "serve" and self.app is not None:
             raise ValueError(f"'app' names a Serve application, but backend is {self.backend!r}")
+        if self.dialect != "rllib" and self.backend != "url":
+            raise ValueError(f"'dialect' is for a service at a URL, but backend is {self.backend!r}")
+        self.foreign()
         return self
+
+    def foreign(self) -> ForeignSettings | None:
+        """The foreign dialect, with its settings; None for our own.
+
+        Raises:
+            InputError: there is no such dialect, or its settings cannot be right.
+        """
+        return None if self.dialect == "rllib" else DIALECTS.parse(self.dialect, "dialect")

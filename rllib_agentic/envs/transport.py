@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from rllib_agentic.envs.wire import MAX_BATCH, Answer, HealthAnswer, Patience, PendingAnswer, Request, SchemaAnswer
+from rllib_agentic.envs.faults import EnvFault, FaultCode
+from rllib_agentic.envs.wire import (
+    MAX_BATCH,
+    Answer,
+    BatchAnswer,
+    BatchRequest,
+    ErrorAnswer,
+    HealthAnswer,
+    Patience,
+    PendingAnswer,
+    Request,
+    SchemaAnswer,
+)
 
 _FIRST = Patience(wait_s=0.01, linger_s=0.01)
 _LATER = Patience(wait_s=20.0, linger_s=0.01)
@@ -47,6 +59,27 @@ class Transport(Protocol):
     async def aclose(self) -> None:
         """Close connections."""
         ...
+
+
+async def answers_to(
+    requests: Sequence[Request], patience: Patience, send: Callable[[bytes], Awaitable[BatchAnswer]]
+) -> list[Answer]:
+    """One answer a request through one call; a call that fails gives each of its requests an error answer.
+
+    Args:
+        requests: what to ask.
+        patience: how long the service may wait.
+        send: takes the body of a :class:`BatchRequest`; raises :class:`EnvFault` where the call fails.
+    """
+    body = BatchRequest(requests=list(requests), patience=patience).model_dump_json().encode()
+    try:
+        answers = (await send(body)).answers
+    except EnvFault as fault:
+        return [ErrorAnswer.of(fault)] * len(requests)
+    if len(answers) != len(requests):
+        wrong = EnvFault(FaultCode.BAD_ANSWER, f"{len(answers)} answers for {len(requests)} requests")
+        return [ErrorAnswer.of(wrong)] * len(requests)
+    return answers
 
 
 class _Waiting(NamedTuple):

@@ -5,6 +5,7 @@ The rows stand here a second time, written from the repository's clients, so tha
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -100,6 +101,9 @@ def test_an_episode_in_each_row(name: str) -> None:
         assert "error" in again  # AgentGym's way: status 200
         assert first_of(post(http, "/reset", **{field: session}, **task)) == "TASK train 3 0"
         assert post(http, "/close", **{field: session}) == {"closed": True}
+        deadline = time.monotonic() + 20
+        while ledger.made != ledger.closed and time.monotonic() < deadline:
+            time.sleep(0.005)  # objects are closed beside the answer
         assert ledger.made == ledger.closed
 
 

@@ -266,7 +266,7 @@ def test_a_stuck_local_step_is_a_timeout():
 
 STEP = (
     '{"answers": [{"kind": "stepped", "session_id": "SESSION", "step": 1, "result": {"observation": {"messages": []}, '
-    '"reward": %s}}]}'
+    '"reward": %s}, "total_reward": 0.5}]}'
 )
 
 
