@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
-from rllib_agentic.tools.calling import Reading
+from rllib_agentic.errors import InputError
 from rllib_agentic.tools.calling.format import Output
-from rllib_agentic.tools.calling.scan import read_turn
 from rllib_agentic.tools.function_tool import FunctionTool
 from rllib_agentic.tools.loop import run_on_tool_loop
 from rllib_agentic.tools.running import CallResult, CallRunner, Outcome
 from rllib_agentic.tools.schema import tool_definition
 from rllib_agentic.tools.tool import Tool
+from rllib_agentic.tools.turn_reader import Heard, TurnReader
 from rllib_agentic.tools.use import ToolUse
 from rllib_agentic.trajectory.message import Message
 
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _CUT = "error: the call was cut off before its end; it was not run"
 _REMINDER = "There was neither a call nor an answer. Call a tool, or answer within <answer> and </answer>."
 
@@ -90,10 +88,11 @@ class ToolEnv(ABC):
 
     def __init__(self, tools: Sequence[Tool] | None = None, use: ToolUse | None = None) -> None:
         self.use = use or ToolUse()
-        self._tools: tuple[Tool, ...] = tuple(own_tools(self) if tools is None else tools)
+        self._all_tools: tuple[Tool, ...] = tuple(own_tools(self) if tools is None else tools)
+        self._tools = self._all_tools
         self._runner = CallRunner(self._tools, self.use)
         self._playing = False
-        self._reasoning_open = False
+        self._reader = self._new_reader()
 
     # --- what a subclass writes ---------------------------------------------------------------------------------
 
@@ -110,9 +109,8 @@ class ToolEnv(ABC):
         """What an answer is worth. It is the marked answer (see :meth:`answer_of`), or else all that was said."""
 
     def answer_of(self, said: str) -> str | None:
-        """The marked answer in what was said beside calls and reasoning: what the last ``<answer>`` pair holds."""
-        found = _ANSWER.findall(said)
-        return found[-1].strip() if found else None
+        """The marked answer in what was said beside calls and reasoning; the call format knows its mark."""
+        return self.use.calling.answer_of(said)
 
     def after_calls(self, results: Sequence[CallResult]) -> Grade | None:
         """A grade right after a turn's calls, for tasks that a state solves and not an answer; None to go on."""
@@ -137,7 +135,7 @@ class ToolEnv(ABC):
         return self._tools
 
     def use_tools(self, tools: Sequence[Tool]) -> None:
-        """Set the tools of this episode; for :meth:`begin`, where tasks differ in their tools.
+        """Set the tools of this episode; for :meth:`begin`, where a task has only some of the environment's tools.
 
         Raises:
             InputError: as the constructor.
@@ -155,14 +153,21 @@ class ToolEnv(ABC):
         reward_range: tuple[float, float] = (0.0, 1.0),
         max_turns: int = 10,
     ) -> EnvSchema:
-        """The schema of this environment; arguments as in :class:`~rllib_agentic.envs.env.EnvSchema`."""
+        """The schema of this environment; arguments as in :class:`~rllib_agentic.envs.env.EnvSchema`.
+
+        Raises:
+            InputError: there is no tool.
+        """
+        if not self._tools:
+            raise InputError(f"{name}: no tool; give ToolEnv some, or write methods with @tool")
         names = [tool.name for tool in self._tools]
         return EnvSchema(
             name=name,
             version=version,
             splits=splits,
             splits_hash=splits_hash,
-            action_format=self.use.calling.instructions(self._tools) or "Tool calls as the chat template writes them.",
+            action_format=self.use.calling.instructions(self._tools)
+            or "Calls as the model's chat template writes them.",
             lists_actions=False,
             tools=tuple(tool_definition(tool) for tool in self._tools),
             tools_in_template=self.use.calling.in_template,
@@ -176,10 +181,10 @@ class ToolEnv(ABC):
     def reset(self, split: str, index: int, seed: int) -> Observation:
         """See :class:`~rllib_agentic.envs.env.Env`."""
         self.end()
-        self._runner = CallRunner(self._tools, self.use)
+        self.use_tools(self._all_tools)
         first = self.begin(split, index, seed)
         self._playing = True
-        self._reasoning_open = self.use.starts_in_reasoning
+        self._reader = self._new_reader()
         messages = _with_instructions(first.messages, self.instructions())
         return replace(first, messages=messages, state_key=first.state_key or self.state_key())
 
@@ -204,26 +209,17 @@ class ToolEnv(ABC):
         self.end()
 
     def _turn(self, action: str) -> StepResult:
-        names = [tool.name for tool in self._tools]
-        use = self.use
-        reading = read_turn(
-            action,
-            lambda text, at: use.calling.find(text, at, names),
-            think_start=use.think_start,
-            think_end=use.think_end,
-            reasoning_open=self._reasoning_open,
-        )
-        paused = action.endswith(use.stop_strings(names))
-        self._reasoning_open = reading.reasoning_open if paused else use.starts_in_reasoning
+        heard = self._reader.read(action)
+        reading, use = heard.reading, self.use
         answer = self.answer_of(reading.said)
         counts = dict.fromkeys(_METRICS, 0.0) | {"tool_draft": float(reading.drafts)}
         if reading.calls:
             counts["answer_with_call"] = float(answer is not None)
-            return self._run(reading, paused, counts)
-        if reading.cut and not paused:
+            return self._run(heard, counts)
+        if reading.cut and not heard.paused:
             counts["tool_cut"] = 1.0
             return self._go_on((Message("user", _CUT),), counts)
-        if answer is None and paused:
+        if answer is None and heard.paused:
             counts["pause_without_call"] = 1.0
             return self._go_on((_resume(""),), counts)
         if answer is None and use.without_call == "remind":
@@ -232,8 +228,8 @@ class ToolEnv(ABC):
         grade = self.grade(reading.said if answer is None else answer)
         return self._result((), grade, 0.0, counts)
 
-    def _run(self, reading: Reading, paused: bool, counts: dict[str, float]) -> StepResult:
-        results = run_on_tool_loop(self._runner.run(reading.calls))
+    def _run(self, heard: Heard, counts: dict[str, float]) -> StepResult:
+        results = run_on_tool_loop(self._runner.run(heard.reading.calls))
         for done in results:
             counts[done.outcome] += 1.0
             counts["tool_shortened"] += float(done.shortened)
@@ -241,7 +237,7 @@ class ToolEnv(ABC):
                 counts[name] = counts.get(name, 0.0) + float(value)
         paid = sum(done.result.reward or 0.0 for done in results)
         grade = self.after_calls(results)
-        if self.use.spent == "ignore" and paused and all(done.outcome is Outcome.OVER_LIMIT for done in results):
+        if self.use.spent == "ignore" and heard.paused and all(done.outcome is Outcome.OVER_LIMIT for done in results):
             messages: tuple[Message, ...] = (_resume(""),)
         else:
             outputs = [Output(done.call.name, done.result.text) for done in results]
@@ -249,6 +245,9 @@ class ToolEnv(ABC):
             calling = self.use.calling
             messages = (_resume(calling.inline(outputs)),) if inline else calling.messages(outputs)
         return self._result(messages, grade or Grade(ended=False), paid, counts)
+
+    def _new_reader(self) -> TurnReader:
+        return TurnReader(self.use, [tool.name for tool in self._tools])
 
     def _go_on(self, messages: tuple[Message, ...], counts: dict[str, float]) -> StepResult:
         return self._result(messages, Grade(ended=False), 0.0, counts)

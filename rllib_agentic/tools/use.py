@@ -29,6 +29,7 @@ class ToolUse(Settings):
             ``observation: continue`` ``ignore``: the agent simply goes on writing.
         without_call: what a turn is that holds neither a call nor a marked answer: the ``answer`` itself, or a lapse of
             which the agent is to ``remind`` itself.
+        in_reasoning: what calls within the reasoning are: a ``draft`` that never runs, or calls that ``run``.
         think_start: what opens the reasoning.
         think_end: what closes the reasoning.
         starts_in_reasoning: whether the prompt has opened the reasoning already, as some chat templates do.
@@ -44,6 +45,7 @@ class ToolUse(Settings):
     output_bytes: int = Field(default=8192, ge=1)
     spent: Literal["error", "ignore"] = "error"
     without_call: Literal["answer", "remind"] = "answer"
+    in_reasoning: Literal["draft", "run"] = "draft"
     think_start: str = Field(default="<think>", min_length=1)
     think_end: str = Field(default="</think>", min_length=1)
     starts_in_reasoning: bool = False

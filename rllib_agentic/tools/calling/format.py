@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from rllib_agentic.tools.calling.reading import BadCall, Call
 from rllib_agentic.tools.schema import tool_definition
 from rllib_agentic.tools.tool import Tool
 from rllib_agentic.trajectory.message import Message, dump_json
+
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
 class Found(NamedTuple):
@@ -48,6 +51,11 @@ class CallFormat(Settings, ABC):
             at: where to begin.
             names: the tools' names.
         """
+
+    def answer_of(self, said: str) -> str | None:
+        """The marked answer in what was said beside calls and reasoning: the text in the last ``<answer>`` pair."""
+        found = _ANSWER.findall(said)
+        return found[-1].strip() if found else None
 
     @abstractmethod
     def instructions(self, tools: Sequence[Tool]) -> str:

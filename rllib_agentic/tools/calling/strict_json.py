@@ -14,7 +14,16 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class JsonFault(ValueError):
-    """The text is no JSON under these rules; the message says where and why."""
+    """The text is no JSON under these rules; the message says where and why.
+
+    Args:
+        message: what is wrong.
+        unfinished: whether nothing is wrong but that the text ends too early.
+    """
+
+    def __init__(self, message: str, *, unfinished: bool = False) -> None:
+        super().__init__(message)
+        self.unfinished = unfinished
 
 
 def decode_from(text: str, at: int) -> tuple[Any, int]:
@@ -35,7 +44,9 @@ def decode_from(text: str, at: int) -> tuple[Any, int]:
         value, end = _DECODER.raw_decode(text, _SPACE.match(text, at).end())  # type: ignore[union-attr]
     except json.JSONDecodeError as error:
         near = text[error.pos : error.pos + 20]
-        raise JsonFault(f"{error.msg} at {near!r}" if near else f"{error.msg}: the text ends there") from None
+        if not near.strip() or error.msg.startswith("Unterminated string"):
+            raise JsonFault(f"{error.msg}: the text ends before it does", unfinished=True) from None
+        raise JsonFault(f"{error.msg} at {near!r}") from None
     except RecursionError:
         raise JsonFault(f"more than {_DEEPEST} levels of nesting") from None
     _check_depth(value)
