@@ -119,7 +119,7 @@ class CallRunner:
             (self.calls + ready, use.calls_per_episode, "an episode"),
         ):
             if most is not None and spent >= most:
-                return _over(call, f"call limit: at most {most} {where}")
+                return _over(call, f"call limit: at most {most} call{'' if most == 1 else 's'} {where}")
         if use.episode_timeout_s is not None and self.seconds >= use.episode_timeout_s:
             return self._out_of_time(call)
         return _Ready(call, tool, arguments)
