@@ -12,6 +12,8 @@ from typing import Any
 from rllib_agentic.algorithms.presets import register_with_tune
 
 _PUBLIC = {
+    "AgentEvol": "rllib_agentic.algorithms.agent_evol",
+    "AgentEvolConfig": "rllib_agentic.algorithms.agent_evol",
     "AgenticConfig": "rllib_agentic.algorithms.config",
     "AgenticPPO": "rllib_agentic.algorithms.ppo",
     "AgenticPPOConfig": "rllib_agentic.algorithms.ppo",
@@ -21,6 +23,8 @@ _PUBLIC = {
     "CISPOConfig": "rllib_agentic.algorithms.cispo",
     "DAPO": "rllib_agentic.algorithms.dapo",
     "DAPOConfig": "rllib_agentic.algorithms.dapo",
+    "DPO": "rllib_agentic.algorithms.dpo",
+    "DPOConfig": "rllib_agentic.algorithms.dpo",
     "DrGRPO": "rllib_agentic.algorithms.dr_grpo",
     "DrGRPOConfig": "rllib_agentic.algorithms.dr_grpo",
     "GRPO": "rllib_agentic.algorithms.grpo",
@@ -38,6 +42,8 @@ _PUBLIC = {
     "ReinforcePPConfig": "rllib_agentic.algorithms.reinforce_pp",
     "SAPO": "rllib_agentic.algorithms.sapo",
     "SAPOConfig": "rllib_agentic.algorithms.sapo",
+    "SFT": "rllib_agentic.algorithms.sft",
+    "SFTConfig": "rllib_agentic.algorithms.sft",
     "StarPO": "rllib_agentic.algorithms.starpo",
     "StarPOConfig": "rllib_agentic.algorithms.starpo",
     "StarPO_S": "rllib_agentic.algorithms.starpo_s",

@@ -28,7 +28,7 @@ class Estimator(Protocol):
     """
 
     def __call__(self, trajectories: Sequence[Trajectory]) -> list[Advantages | None]:
-        """One list a trajectory, as :func:`~rllib_agentic.trajectory.rows_of` takes it; None where invalid."""
+        """A list a trajectory, as :func:`~rllib_agentic.trajectory.rows_of` takes it; None where it is not trained."""
         ...
 
 
@@ -63,6 +63,7 @@ ESTIMATORS: Family[Settings] = Family(
         "gigpo": "rllib_agentic.advantages.gigpo:GiGPOEstimator",
         "gae": "rllib_agentic.advantages.gae:GAEEstimator",
         "bi_level_gae": "rllib_agentic.advantages.bi_level_gae:BiLevelGAEEstimator",
+        "cloning": "rllib_agentic.advantages.cloning:CloningEstimator",
         "step_gae": "rllib_agentic.advantages.step_gae:StepGAEEstimator",
     },
 )
@@ -87,8 +88,9 @@ def advantage_metrics(trajectories: Sequence[Trajectory], advantages: Sequence[A
         "zero_groups": float(zero),
     }
     if groups:
-        tokens = np.concatenate(flat)
         metrics["zero_group_share"] = zero / len(groups)
+    tokens = np.concatenate([np.zeros(0), *flat])
+    if len(tokens):
         metrics["abs_mean"] = float(np.abs(tokens).mean())
         metrics["min"], metrics["max"] = float(tokens.min()), float(tokens.max())
     return metrics

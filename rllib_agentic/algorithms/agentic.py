@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import pyarrow.fs
 from ray.rllib.algorithms.algorithm import Algorithm
@@ -31,7 +31,7 @@ from rllib_agentic.algorithms.dispatch import Dispatcher
 from rllib_agentic.algorithms.environment import Environment
 from rllib_agentic.algorithms.episode_metrics import episode_metrics
 from rllib_agentic.algorithms.held_out import evaluate_held_out
-from rllib_agentic.algorithms.update import make_update
+from rllib_agentic.algorithms.update import Update, make_update
 from rllib_agentic.curriculum import CurriculumState
 from rllib_agentic.errors import TooManyFailuresError
 from rllib_agentic.filters import RefillAction, apply_filters
@@ -53,6 +53,10 @@ class Agentic(Algorithm):
 
     config_class: ClassVar[type[AgenticConfig]] = AgenticConfig
     """The config whose defaults make the preset; all that a preset's own class sets."""
+    offline_use: ClassVar[Literal["never", "sometimes", "always"]] = "never"
+    """Whether the algorithm learns from the stored trajectories of section ``offline``."""
+    trains_pairs: ClassVar[bool] = False
+    """Whether rows are laid out by pairs, as the loss ``dpo`` needs them."""
 
     @classmethod
     def get_default_config(cls) -> AgenticConfig:
@@ -109,14 +113,12 @@ class Agentic(Algorithm):
         unseen = self._sections.rewards.unseen(collected.trajectories) if iteration == 1 else []
         if unseen:
             logger.warning("config.rewards: no turn of the first iteration reports %s", ", ".join(unseen))
-        update = make_update(collected, self._sections, iteration=iteration, learners=self.learner_group)
-        metrics = {"trained_tokens": 0.0}
+        update = self._make_update(collected, iteration)
+        metrics = self._learn(update)
         if update.batch is not None:
-            with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
-                metrics = update.train(self.learner_group)
             with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
                 self._publish_weights()
-        elif iteration == 1 and not self._sections.filters:
+        elif iteration == 1 and not self._sections.filters and self.offline_use == "never":
             raise TooManyFailuresError("the first iteration gave nothing to train on: no episode is valid")
         else:
             logger.warning("iteration %d trained nothing: %s", iteration, collected.message or "no valid episode")
@@ -131,6 +133,17 @@ class Agentic(Algorithm):
         self._curriculum_state = self._sections.curriculum.advance(
             self._curriculum_state, iteration, sampled.get("success_rate")
         )
+
+    def _make_update(self, collected: Collected, iteration: int) -> Update:
+        """What this iteration trains on."""
+        return make_update(collected, self._sections, iteration=iteration, learners=self.learner_group)
+
+    def _learn(self, update: Update) -> dict[str, float]:
+        """Take the optimizer steps, if there are any."""
+        if update.batch is None:
+            return {"trained_tokens": 0.0}
+        with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
+            return update.train(self.learner_group)
 
     def _collect(self, iteration: int, max_turns: int) -> Collected:
         """Sample groups, filter them, and sample again where the refill settings say so."""

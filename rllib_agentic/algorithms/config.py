@@ -35,7 +35,8 @@ class AgenticConfig(AlgorithmConfig):
     """Base of every preset's config.
 
     Sections (see :mod:`rllib_agentic.algorithms.sections`): ``model``, ``env_config``, ``rollout``, ``context``,
-    ``engine``, ``curriculum``, ``rewards``, ``filters``, ``refill``, ``advantages``, ``loss``, ``learner``, ``store``.
+    ``engine``, ``curriculum``, ``rewards``, ``filters``, ``refill``, ``advantages``, ``loss``, ``learner``,
+    ``offline``, ``store``.
     Each is a plain mapping here, so that Tune can search in it at any depth, and is checked and typed by
     :meth:`sections`.
 
@@ -79,10 +80,10 @@ class AgenticConfig(AlgorithmConfig):
     def training(self, **settings: Any) -> AgenticConfig:
         """RLlib's training settings, and the sections that say what is learned and how.
 
-        Those are ``model``, ``rewards``, ``filters``, ``refill``, ``advantages``, ``loss``, ``learner`` and
-        ``curriculum``.
+        Those are ``model``, ``rewards``, ``filters``, ``refill``, ``advantages``, ``loss``, ``learner``, ``curriculum``
+        and ``offline``.
         """
-        sections = "model rewards filters refill advantages loss learner curriculum"
+        sections = "model rewards filters refill advantages loss learner curriculum offline"
         return self._chain(super().training, settings, sections)
 
     def env_runners(self, **settings: Any) -> AgenticConfig:

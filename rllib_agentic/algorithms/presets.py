@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from rllib_agentic.algorithms.agentic import Agentic
 
 PRESETS: dict[str, str] = {
+    "AgentEvol": "rllib_agentic.algorithms.agent_evol:AgentEvol",
     "BiLevelGAE": "rllib_agentic.algorithms.bi_level_gae:BiLevelGAE",
     "CISPO": "rllib_agentic.algorithms.cispo:CISPO",
     "DAPO": "rllib_agentic.algorithms.dapo:DAPO",
+    "DPO": "rllib_agentic.algorithms.dpo:DPO",
     "DrGRPO": "rllib_agentic.algorithms.dr_grpo:DrGRPO",
     "GRPO": "rllib_agentic.algorithms.grpo:GRPO",
     "GSPO": "rllib_agentic.algorithms.gspo:GSPO",
@@ -24,6 +26,7 @@ PRESETS: dict[str, str] = {
     "ReinforcePP": "rllib_agentic.algorithms.reinforce_pp:ReinforcePP",
     "ReinforcePPBaseline": "rllib_agentic.algorithms.reinforce_pp_baseline:ReinforcePPBaseline",
     "SAPO": "rllib_agentic.algorithms.sapo:SAPO",
+    "SFT": "rllib_agentic.algorithms.sft:SFT",
     "StarPO": "rllib_agentic.algorithms.starpo:StarPO",
     "StarPO_S": "rllib_agentic.algorithms.starpo_s:StarPO_S",
     "StepGAE": "rllib_agentic.algorithms.step_gae:StepGAE",

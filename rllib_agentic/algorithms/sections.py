@@ -10,6 +10,7 @@ from rllib_agentic.advantages import ESTIMATORS, CriticEstimator
 from rllib_agentic.components import Settings, parse_settings
 from rllib_agentic.context import CONTEXTS
 from rllib_agentic.curriculum import CURRICULA, TaskSampler
+from rllib_agentic.engines.legal_tokens import ActionTries
 from rllib_agentic.engines.settings import ENGINES
 from rllib_agentic.envs.env import EnvSchema
 from rllib_agentic.envs.registry import env_class
@@ -18,10 +19,13 @@ from rllib_agentic.errors import InputError, did_you_mean
 from rllib_agentic.filters import FILTERS, RefillSettings
 from rllib_agentic.learner.settings import LearnerSettings, LearnerSetup
 from rllib_agentic.losses import POLICY_LOSSES
+from rllib_agentic.offline.settings import OfflineSettings
 from rllib_agentic.rendering import Renderer, renderer_for
 from rllib_agentic.rewards import RewardSettings
+from rllib_agentic.rl_module.model_loading import load_stop_ids, load_tokenizer
 from rllib_agentic.rl_module.model_settings import ModelSettings
 from rllib_agentic.rollout.limits import RolloutSettings
+from rllib_agentic.rollout.spoken import Speech
 from rllib_agentic.store.settings import StoreSettings
 
 SECTIONS: dict[str, Any] = {
@@ -37,6 +41,7 @@ SECTIONS: dict[str, Any] = {
     "advantages": {"type": "grpo"},
     "loss": {"type": "ppo_clip"},
     "learner": {},
+    "offline": {},
     "store": {},
 }
 """Every section with the value that a config starts from; presets lay theirs over it."""
@@ -48,6 +53,7 @@ _PLAIN: dict[str, type[Settings]] = {
     "rewards": RewardSettings,
     "refill": RefillSettings,
     "learner": LearnerSettings,
+    "offline": OfflineSettings,
     "store": StoreSettings,
 }
 _FAMILIES: dict[str, Any] = {
@@ -77,6 +83,7 @@ class Sections:
     advantages: Any
     loss: Any
     learner: LearnerSettings
+    offline: OfflineSettings
     store: StoreSettings
     seed: int
 
@@ -116,6 +123,13 @@ class Sections:
         """The model's chat format, with every id that its generation config ends a turn on."""
         ends = getattr(model.generation_config, "eos_token_id", None)
         return renderer_for(tokenizer, stop_ids=[ends] if isinstance(ends, int) else ends or ())
+
+    def speech(self, tools: Sequence[Mapping[str, Any]]) -> Speech:
+        """Makes trajectories of texts, in the tokens and under the limits of this run; no weights are loaded."""
+        tokenizer = load_tokenizer(self.model)
+        renderer = renderer_for(tokenizer, stop_ids=load_stop_ids(self.model))
+        tries = ActionTries(tokenizer, renderer.end_of_turn_id)
+        return Speech(renderer, tries, self.context.make, self.rollout, tuple(dict(tool) for tool in tools))
 
     def sampler(self, schema: EnvSchema) -> TaskSampler:
         """Draws the tasks of each iteration."""
@@ -207,17 +221,15 @@ def _contradictions(parts: Mapping[str, Any], config: Any) -> list[str]:
                 f"config.rollout: top_p={rollout.top_p}, top_k={rollout.top_k} truncate the distribution, which the "
                 "loss does not know; training needs top_p 1 and top_k 0 (evaluation_config may truncate)"
             )
-    batch = rollout.group_size * rollout.groups_per_iteration
-    if learner.minibatch_size is not None and learner.minibatch_size > batch:
-        faults.append(
-            f"config.minibatch_size: {learner.minibatch_size} trajectories an optimizer step, but an iteration has "
-            f"{batch} (rollout.group_size {rollout.group_size} x rollout.groups_per_iteration "
-            f"{rollout.groups_per_iteration})"
-        )
-    if learner.minibatch_size is not None and batch % learner.minibatch_size:
-        faults.append(
-            f"config.minibatch_size: {learner.minibatch_size} does not divide the {batch} trajectories of an iteration"
-        )
+    faults += _minibatch_faults(parts, config)
+    if learner.recompute_old_logprobs and not parts["loss"].reads_old_logprobs:
+        faults.append(f"config.learner.recompute_old_logprobs: has no effect with loss {_name(parts['loss'])!r}")
+    if parts["loss"].pairwise != config.algo_class.trains_pairs:
+        faults.append(f"config.loss: {_name(parts['loss'])!r} does not go with {config.algo_class.__name__}")
+    if config.algo_class.trains_pairs and not parts["offline"].has_data and rollout.group_size < 2:
+        faults.append("config.rollout.group_size: pairs are made of the members of a group, so it needs at least 2")
+    if parts["offline"].has_data and config.algo_class.offline_use == "never":
+        faults.append(f"config.offline: {config.algo_class.__name__} samples all that it trains on")
     if not isinstance(config.env, str):
         faults.append(f"config.env: expected an environment's name, got {config.env!r}")
     elif parts["env_config"].backend != "url":
@@ -226,6 +238,28 @@ def _contradictions(parts: Mapping[str, Any], config: Any) -> list[str]:
         except InputError as error:
             faults.append(str(error))
     return faults
+
+
+def _minibatch_faults(parts: Mapping[str, Any], config: Any) -> list[str]:
+    size = parts["learner"].minibatch_size
+    rollout, offline = parts["rollout"], parts["offline"]
+    if size is None or config.algo_class.offline_use == "sometimes":  # how much an iteration has is known when it runs
+        return []
+    batch = rollout.group_size * rollout.groups_per_iteration
+    made_of = f"rollout.group_size {rollout.group_size} x rollout.groups_per_iteration {rollout.groups_per_iteration}"
+    if config.algo_class.offline_use == "always":
+        batch, made_of = offline.trajectories_per_iteration, "offline.trajectories_per_iteration"
+    if size > batch:
+        return [
+            f"config.minibatch_size: {size} trajectories an optimizer step, but an iteration has {batch} ({made_of})"
+        ]
+    if batch % size:
+        return [f"config.minibatch_size: {size} does not divide the {batch} trajectories of an iteration"]
+    return []
+
+
+def _name(loss: Any) -> str:
+    return POLICY_LOSSES.name_of(loss)
 
 
 def _typed(family: Any, component: Settings) -> dict[str, Any]:

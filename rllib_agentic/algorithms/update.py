@@ -80,7 +80,7 @@ def make_update(collected: Collected, sections: Sections, *, iteration: int, lea
     if not sections.needs_critic:
         for place, advantages in zip(places, estimated, strict=True):
             advantages_of_all[place] = advantages
-    return Update(_plan(rows, sections, collected.loss_scale, iteration), advantages_of_all, metrics)
+    return Update(plan_rows(rows, sections, collected.loss_scale, iteration), advantages_of_all, metrics)
 
 
 def _penalties(trajectories: list[Trajectory], learners: LearnerGroup, kl: KLSettings) -> list[list[Floats]]:
@@ -101,7 +101,15 @@ def _estimate(
     return estimator([t if p is None else with_penalties(t, p) for t, p in zip(trajectories, by_token, strict=True)])
 
 
-def _plan(rows: list[Row], sections: Sections, loss_scale: float, iteration: int) -> TrainBatch | None:
+def plan_rows(rows: list[Row], sections: Sections, loss_scale: float, iteration: int) -> TrainBatch | None:
+    """Lay out the optimizer steps over rows as the section ``learner`` says; None where there are none.
+
+    Args:
+        rows: with advantages; rows that must stay together have one ``trajectory`` number.
+        sections: of the config.
+        loss_scale: factor for all weights.
+        iteration: its number, for the shuffles.
+    """
     if not rows:
         return None
     learner = sections.learner

@@ -64,7 +64,7 @@ def estimate_memory(config: AgenticConfig) -> dict[str, Any]:
     shape = model_shape(sections.model)
     learner = sections.learner
     width = _BYTES[sections.model.dtype]
-    reference = 4 if learner.kl.coefficient > 0 else 0
+    reference = 4 if sections.learner_setup().needs_reference else 0
     tokens = max(learner.max_tokens_per_micro_batch, sections.rollout.max_context_tokens)
     per_layer = 2 if sections.model.gradient_checkpointing else _ACTIVATION_VALUES
     compute = 2 if learner.dtype == "bfloat16" or (learner.dtype == "auto" and width == 2) else 4

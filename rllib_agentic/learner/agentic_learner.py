@@ -48,11 +48,10 @@ class AgenticLearner(TorchLearner):
         module = self.module[DEFAULT_MODULE_ID]
         if self.distributed:
             broadcast_from_first([*module.parameters(), *module.buffers()])
-        has_reference = self._setup.settings.kl.coefficient > 0
         (optimizer,) = self._named_optimizers.values()
         self._trainer = RowTrainer(
             self._scorer(module, critic=self._setup.critic is not None),
-            self._scorer(frozen_copy(module), critic=False) if has_reference else None,
+            self._scorer(frozen_copy(module), critic=False) if self._setup.needs_reference else None,
             optimizer,
             self._setup,
             distributed=self.distributed,

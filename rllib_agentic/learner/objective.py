@@ -23,8 +23,8 @@ class Objective:
     over action tokens; ``w_t`` is the importance correction.
 
     Columns read from a micro-batch: ``advantages``, ``engine_logprobs``; where they are there ``old_logprobs`` (else
-    the current ones, so that the ratio is exactly 1), ``sequence_log_ratio``, ``importance``, ``reference_logprobs``,
-    and for the critic ``old_values``, ``returns``, ``target_mask``.
+    the current ones, so that the ratio is exactly 1), ``sequence_log_ratio``, ``pair_loss``, ``importance``,
+    ``reference_logprobs``, and for the critic ``old_values``, ``returns``, ``target_mask``.
     """
 
     loss: PolicyLoss
@@ -63,6 +63,7 @@ class Objective:
             action_mask=mask,
             trajectory=batch.trajectory,
             sequence_log_ratio=None if sequence is None else masked_mean(sequence, mask, dim=1),
+            pair_loss=columns.get("pair_loss"),
         )
         found = self.loss(inputs)
         policy = found.loss * columns["importance"] if "importance" in columns else found.loss
@@ -74,8 +75,9 @@ class Objective:
         if settings.entropy_coefficient:
             total = total - settings.entropy_coefficient * scores.entropies
         tally.add("policy_loss", masked_sum((weights * policy).detach().double(), mask))
-        drift = inputs.log_ratio().detach()
-        tally.mean("approx_kl", drift.exp() - 1 - drift, mask)
+        if self.loss.reads_old_logprobs:
+            drift = inputs.log_ratio().detach()
+            tally.mean("approx_kl", drift.exp() - 1 - drift, mask)
         for name, statistic in found.stats.items():
             if name == "ratio":
                 tally.mean("ratio_mean", statistic, mask)

@@ -13,7 +13,7 @@ from torch import nn
 from rllib_agentic.learner.gradients import clip_by_global_norm, collect_gradients, sum_over_learners
 from rllib_agentic.learner.micro_batches import Floats, make_micro_batches, trained_length
 from rllib_agentic.learner.objective import Objective
-from rllib_agentic.learner.preparation import Columns, columns_before_training, sequence_log_ratios
+from rllib_agentic.learner.preparation import Columns, columns_before_training, pair_columns, sequence_log_ratios
 from rllib_agentic.learner.report import LearnerReport, Tally
 from rllib_agentic.learner.schedule import learning_rate
 from rllib_agentic.learner.scoring import Scorer, score_rows
@@ -88,7 +88,7 @@ class RowTrainer:
     def reference_logprobs(self, rows: Sequence[Row], numbers: Sequence[int]) -> dict[int, Floats]:
         """Logprobs of the action tokens of the numbered rows under the frozen policy, row number to ``[A_row]``."""
         if self._reference is None:
-            raise RuntimeError("RowTrainer: there is no reference policy, because learner.kl.coefficient is 0")
+            raise RuntimeError("RowTrainer: there is no reference policy; neither learner.kl nor the loss asks for one")
         return score_rows(self._reference, rows, numbers, max_tokens=self._setup.settings.max_tokens_per_micro_batch)
 
     def accumulate(
@@ -108,6 +108,8 @@ class RowTrainer:
         if first and settings.recompute_old_logprobs:
             columns = {name: by_row for name, by_row in columns.items() if name != "old_logprobs"}
         columns = columns | sequence_log_ratios(rows, numbers, columns.get("old_logprobs"), self._setup, self._policy)
+        if self._setup.loss.pairwise:
+            columns |= pair_columns(rows, numbers, columns["reference_logprobs"], self._setup, self._policy, tally)
         micro_batches = make_micro_batches(
             rows,
             numbers,
@@ -116,7 +118,7 @@ class RowTrainer:
             columns=columns,
             device=self._policy.device,
         )
-        compare_with_engine = first and not tally.mismatch
+        compare_with_engine = first and self._setup.loss.reads_old_logprobs and not tally.mismatch
         train_policy = self._setup.critic is None or self.optimizer_steps >= settings.value.warmup_steps
         for batch in micro_batches:
             scores = self._policy(batch, "gradient" if settings.entropy_coefficient else "value")

@@ -140,3 +140,8 @@ class LearnerSetup:
     loss: PolicyLoss
     temperature: float = 1.0
     critic: CriticEstimator | None = None
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether a frozen reference policy is asked anything."""
+        return self.settings.kl.coefficient > 0 or self.loss.needs_reference

@@ -33,6 +33,7 @@ class LossInputs:
         trajectory: int64 ``[B]``, rows with equal numbers form one sequence; None: every row is its own.
         sequence_log_ratio: ``[B]``, the mean log-ratio over each row's *whole* trajectory without gradient, where
             some of its rows are in another micro-batch; None: computed from the rows that are here.
+        pair_loss: each token's share of the loss of its pair, without gradient; None where rows are no pairs.
     """
 
     logprobs: Tensor
@@ -41,6 +42,7 @@ class LossInputs:
     action_mask: Tensor
     trajectory: Tensor | None = None
     sequence_log_ratio: Tensor | None = None
+    pair_loss: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is no mask, and shapes that differ."""
@@ -90,6 +92,12 @@ class PolicyLoss(Settings):
 
     weighs_by_advantage: ClassVar[bool] = True
     """Whether a token whose advantage is 0 has neither loss nor gradient."""
+    reads_old_logprobs: ClassVar[bool] = True
+    """Whether the loss, or what it reports, compares the policy with the one that sampled."""
+    needs_reference: ClassVar[bool] = False
+    """Whether the loss compares the policy with the frozen reference."""
+    pairwise: ClassVar[bool] = False
+    """Whether the loss compares trajectories by pairs; see :class:`DPO`."""
 
     @property
     def sequence_level(self) -> bool:
@@ -112,18 +120,63 @@ class Reinforce(PolicyLoss):
 
     def __call__(self, inputs: LossInputs) -> TokenLoss:
         """See the class."""
-        logprobs = torch.where(inputs.action_mask, inputs.logprobs, torch.zeros_like(inputs.logprobs))
-        return TokenLoss(-_advantages(inputs) * logprobs, {"ratio": inputs.log_ratio().detach().exp()})
+        return TokenLoss(-_advantages(inputs) * _logprobs(inputs), {"ratio": inputs.log_ratio().detach().exp()})
 
 
 class Sft(PolicyLoss):
     """``-logprob_t``: supervised fine-tuning, the cross-entropy of the recorded tokens. Advantages play no part."""
 
     weighs_by_advantage: ClassVar[bool] = False
+    reads_old_logprobs: ClassVar[bool] = False
 
     def __call__(self, inputs: LossInputs) -> TokenLoss:
         """See the class."""
-        return TokenLoss(-torch.where(inputs.action_mask, inputs.logprobs, torch.zeros_like(inputs.logprobs)))
+        return TokenLoss(-_logprobs(inputs))
+
+
+class WeightedSft(PolicyLoss):
+    """``-w_t logprob_t``: supervised fine-tuning where some trajectories count more; the advantages are the weights.
+
+    Example:
+        >>> one = torch.ones(1, 1)
+        >>> WeightedSft()(LossInputs(-2 * one, -9 * one, 0.5 * one, one)).loss
+        tensor([[1.]])
+    """
+
+    reads_old_logprobs: ClassVar[bool] = False
+
+    def __call__(self, inputs: LossInputs) -> TokenLoss:
+        """See the class."""
+        return TokenLoss(-_advantages(inputs) * _logprobs(inputs))
+
+
+class DPO(PolicyLoss):
+    """Direct preference optimisation (arXiv 2305.18290, eq. 7) over pairs of whole trajectories, token by token.
+
+    A pair's loss L (:func:`~rllib_agentic.losses.preference.dpo_loss`) looks at sums over all tokens of both
+    trajectories, wherever micro-batches cut them. So L, and its slopes along the two sums, are computed before the
+    pass with gradient, and each of the pair's n tokens has the loss ``sg(L) / n + slope (logprob_t - sg(logprob_t))``.
+    Summed over the pair this is L, with the gradient of L.
+
+    Attributes:
+        beta: strength of the pull towards the reference.
+        label_smoothing: the share of pairs that may be the wrong way round (conservative DPO, E. Mitchell 2023).
+    """
+
+    reads_old_logprobs: ClassVar[bool] = False
+    needs_reference: ClassVar[bool] = True
+    pairwise: ClassVar[bool] = True
+
+    beta: float = Field(default=0.1, gt=0.0, description="strength of the pull towards the reference")
+    label_smoothing: float = Field(default=0.0, ge=0.0, lt=0.5, description="share of pairs the wrong way round")
+
+    def __call__(self, inputs: LossInputs) -> TokenLoss:
+        """See the class; ``inputs.pair_loss`` and, as advantages, minus the slopes, must be there."""
+        if inputs.pair_loss is None:
+            raise ValueError("DPO: rows without a pair; lay them out with rllib_agentic.offline.pairs")
+        logprobs = _logprobs(inputs)
+        value = torch.where(inputs.action_mask, inputs.pair_loss, torch.zeros_like(logprobs))
+        return TokenLoss(value - _advantages(inputs) * (logprobs - logprobs.detach()))
 
 
 class PPOClip(PolicyLoss):
@@ -191,7 +244,7 @@ class GSPO(PPOClip):
 
     def __call__(self, inputs: LossInputs) -> TokenLoss:
         """See the class."""
-        logprobs = torch.where(inputs.action_mask, inputs.logprobs, torch.zeros_like(inputs.logprobs))
+        logprobs = _logprobs(inputs)
         return self._clipped(inputs, inputs.mean_log_ratio()[:, None] + (logprobs - logprobs.detach()))
 
 
@@ -215,9 +268,8 @@ class CISPO(PolicyLoss):
         """See the class."""
         ratio = inputs.log_ratio().detach().exp()
         held = ratio.clamp(1 - self.clip_low, 1 + self.clip_high)
-        logprobs = torch.where(inputs.action_mask, inputs.logprobs, torch.zeros_like(inputs.logprobs))
         clipped = (held != ratio) & inputs.action_mask
-        return TokenLoss(-held * _advantages(inputs) * logprobs, {"ratio": ratio, "clipped": clipped})
+        return TokenLoss(-held * _advantages(inputs) * _logprobs(inputs), {"ratio": ratio, "clipped": clipped})
 
 
 class SAPO(PolicyLoss):
@@ -243,11 +295,24 @@ class SAPO(PolicyLoss):
         return TokenLoss(-gate * advantages, {"ratio": ratio.detach()})
 
 
+def _logprobs(inputs: LossInputs) -> Tensor:
+    return torch.where(inputs.action_mask, inputs.logprobs, torch.zeros_like(inputs.logprobs))
+
+
 def _advantages(inputs: LossInputs) -> Tensor:
     return torch.where(inputs.action_mask, inputs.advantages, torch.zeros_like(inputs.advantages))
 
 
 POLICY_LOSSES: Family[PolicyLoss] = Family(
     "loss",
-    {"reinforce": Reinforce, "sft": Sft, "ppo_clip": PPOClip, "gspo": GSPO, "cispo": CISPO, "sapo": SAPO},
+    {
+        "reinforce": Reinforce,
+        "sft": Sft,
+        "weighted_sft": WeightedSft,
+        "dpo": DPO,
+        "ppo_clip": PPOClip,
+        "gspo": GSPO,
+        "cispo": CISPO,
+        "sapo": SAPO,
+    },
 )

@@ -16,11 +16,18 @@ class PreferenceLoss(NamedTuple):
 
 
 def dpo_loss(
-    chosen: Tensor, rejected: Tensor, reference_chosen: Tensor, reference_rejected: Tensor, beta: float = 0.1
+    chosen: Tensor,
+    rejected: Tensor,
+    reference_chosen: Tensor,
+    reference_rejected: Tensor,
+    beta: float = 0.1,
+    label_smoothing: float = 0.0,
 ) -> PreferenceLoss:
     """DPO (Rafailov et al., arXiv 2305.18290, eq. 7), one value a pair.
 
-    ``loss = -log sigmoid(beta ((chosen - reference_chosen) - (rejected - reference_rejected)))``
+    ``loss = -log sigmoid(m)`` with ``m = beta ((chosen - reference_chosen) - (rejected - reference_rejected))``. Where
+    a share ``e`` of the pairs may be the wrong way round, ``-(1 - e) log sigmoid(m) - e log sigmoid(-m)``
+    (conservative DPO; E. Mitchell, "A note on DPO with noisy preferences", 2023).
 
     Args:
         chosen: the policy's logprob of the better trajectory, summed over all its action tokens, ``[P]``.
@@ -28,6 +35,7 @@ def dpo_loss(
         reference_chosen: the frozen reference's sum for the better one.
         reference_rejected: the frozen reference's sum for the worse one.
         beta: strength of the pull towards the reference.
+        label_smoothing: the share ``e``, below one half.
 
     Example:
         An untouched policy has margin 0 and loss log 2.
@@ -38,4 +46,5 @@ def dpo_loss(
         [0.6931, 0.0]
     """
     margin = beta * ((chosen - reference_chosen) - (rejected - reference_rejected))
-    return PreferenceLoss(-logsigmoid(margin), margin)
+    loss = -(1 - label_smoothing) * logsigmoid(margin) - label_smoothing * logsigmoid(-margin)
+    return PreferenceLoss(loss, margin)

@@ -14,6 +14,7 @@ from rllib_agentic.envs.env import Env, EnvSchema, Observation
 from rllib_agentic.envs.local import LocalClient
 from rllib_agentic.envs.session import EnvClient
 from rllib_agentic.errors import InputError, did_you_mean
+from rllib_agentic.offline.aside import run_aside
 from rllib_agentic.rollout.episode import EpisodePlan, Rollout
 from rllib_agentic.rollout.group import plan_group, play
 from rllib_agentic.rollout.seeds import seed_of
@@ -134,7 +135,7 @@ def collect(
         finally:
             await client.aclose()
 
-    asyncio.run(play_all())
+    run_aside(play_all())
 
 
 def _advice(observation: Observation) -> str:

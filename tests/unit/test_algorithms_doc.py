@@ -36,6 +36,9 @@ def line(name: str) -> str:
         besides.append(f"entropy bonus {learner.entropy_coefficient}")
     if learner.recompute_old_logprobs:
         besides.append("old logprobs recomputed")
+    use = algorithm_class(name).offline_use
+    if use != "never":
+        besides.append("stored trajectories" if use == "always" else "sampled trajectories, stored ones if any")
     besides += [f"filter {entry['rule']} {entry[entry['rule']]}" for entry in dump["filters"]]
     if sections.refill.resample:
         besides.append(f"refill in up to {sections.refill.max_tries} tries")
@@ -49,7 +52,9 @@ def line(name: str) -> str:
         divergence = "none (in the reward if asked for)"
     cells = [
         f"`{name}`",
-        call(dump["advantages"], ("tolerance", "epsilon", "ddof")),
+        "pairs by return"
+        if algorithm_class(name).trains_pairs
+        else call(dump["advantages"], ("tolerance", "epsilon", "ddof", "success")),
         call(dump["loss"]),
         learner.aggregation,
         divergence,

@@ -9,11 +9,22 @@ import torch
 from tiny_policy import grad_of
 
 from rllib_agentic.errors import InputError
-from rllib_agentic.losses.policy import CISPO, GSPO, POLICY_LOSSES, SAPO, LossInputs, PPOClip, Reinforce, Sft
+from rllib_agentic.losses.policy import (
+    CISPO,
+    GSPO,
+    POLICY_LOSSES,
+    SAPO,
+    LossInputs,
+    PPOClip,
+    Reinforce,
+    Sft,
+    WeightedSft,
+)
 
 ALL = [
     Reinforce(),
     Sft(),
+    WeightedSft(),
     PPOClip(),
     PPOClip(clip_high=0.28, dual_clip=3.0),
     GSPO(clip_low=0.1, clip_high=0.2),
@@ -36,7 +47,7 @@ def by_hand(loss, new, old, advantage, sequence_ratio):
     ratio = math.exp(new - old)
     if isinstance(loss, GSPO):
         ratio = sequence_ratio
-    if isinstance(loss, Reinforce):
+    if isinstance(loss, Reinforce | WeightedSft):
         return -advantage * new
     if isinstance(loss, Sft):
         return -new
@@ -170,7 +181,9 @@ def test_dual_clip_bounds_the_loss_of_negative_advantages():
 
 def test_the_family_reads_yaml():
     assert POLICY_LOSSES.parse({"type": "ppo_clip", "clip_high": 0.28}) == PPOClip(clip_high=0.28)
-    assert sorted(POLICY_LOSSES) == ["cispo", "gspo", "ppo_clip", "reinforce", "sapo", "sft"]
+    assert sorted(POLICY_LOSSES) == [
+        "cispo", "dpo", "gspo", "ppo_clip", "reinforce", "sapo", "sft", "weighted_sft",
+    ]  # fmt: skip
     with pytest.raises(InputError, match=r"loss\.clip_hihg: unknown key\. Did you mean 'clip_high'"):
         POLICY_LOSSES.parse({"type": "ppo_clip", "clip_hihg": 0.28})
     with pytest.raises(InputError, match="clip_low"):

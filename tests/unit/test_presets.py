@@ -62,6 +62,16 @@ def test_an_unknown_preset_names_the_nearest() -> None:
 
 def test_what_sets_each_apart() -> None:
     """The settings that make the methods what they are, read off the papers and not off the code."""
+    assert {n: algorithm_class(n).offline_use for n in NAMES if algorithm_class(n).offline_use != "never"} == {
+        "SFT": "always",
+        "DPO": "sometimes",
+        "AgentEvol": "sometimes",
+    }
+    assert {n for n in NAMES if sections_of(n).learner_setup().loss.pairwise} == {"DPO"}
+    assert {n for n in NAMES if sections_of(n).learner_setup().needs_reference} == {
+        "DPO", "ReinforcePP", "ReinforcePPBaseline", "StarPO", "StepGAE", "GiGPO",
+    }  # fmt: skip
+    assert {n for n in NAMES if getattr(sections_of(n).advantages, "weight", None) == "return"} == {"AgentEvol"}
     critics = {"PPO_LLM", "StarPO_S", "BiLevelGAE", "StepGAE"}
     assert {name for name in NAMES if sections_of(name).needs_critic} == critics
     assert {n for n in NAMES if sections_of(n).module_config()["value_head"]} == critics
