@@ -30,9 +30,14 @@ from rllib_agentic.algorithms.config import AgenticConfig
 from rllib_agentic.algorithms.dispatch import Dispatcher
 from rllib_agentic.algorithms.environment import Environment
 from rllib_agentic.algorithms.episode_metrics import episode_metrics
+from rllib_agentic.algorithms.events import EVENTS, EventLog
 from rllib_agentic.algorithms.held_out import evaluate_held_out
+from rllib_agentic.algorithms.last_good import LastGood
+from rllib_agentic.algorithms.monitor import Monitor, nested
+from rllib_agentic.algorithms.reactions import Reactions
 from rllib_agentic.algorithms.update import Update, make_update
 from rllib_agentic.curriculum import CurriculumState
+from rllib_agentic.diagnostics import Alarm
 from rllib_agentic.errors import TooManyFailuresError
 from rllib_agentic.filters import RefillAction, apply_filters
 from rllib_agentic.rollout.group import plan_group
@@ -84,6 +89,13 @@ class Agentic(Algorithm):
         self._evaluation_at_start: dict[str, Any] | None = None
         self._dispatcher = Dispatcher(self.env_runner_group, {self.config.env: self._environment.connection})
         self._writer = self._sections.store.writer(self._durable_folder())
+        self._events = EventLog()
+        self._stopped_by: str | None = None
+        self._seen: dict[str, Any] = {}
+        self._diagnostics = Monitor(self._sections.diagnostics, self._sections.seed)
+        last_good = LastGood(self._durable_folder() / "last_good")
+        self._reactions = Reactions(self.config, self._diagnostics, last_good, self.learner_group)
+        self._last_good = last_good
         self._publish_weights()
 
     def _durable_folder(self) -> Path:
@@ -102,6 +114,12 @@ class Agentic(Algorithm):
         results = super().step()
         if self._evaluation_at_start is not None:
             results["evaluation_at_start"] = self._evaluation_at_start
+        results["diagnostics"] = self._seen
+        self._advance_curriculum(results)
+        if events := self._events.take():
+            results[EVENTS] = events
+        if self._stopped_by is not None:
+            results |= {"done": True, "stopped_by": self._stopped_by}
         return results
 
     def training_step(self) -> None:
@@ -114,6 +132,8 @@ class Agentic(Algorithm):
         if unseen:
             logger.warning("config.rewards: no turn of the first iteration reports %s", ", ".join(unseen))
         update = self._make_update(collected, iteration)
+        version = self._dispatcher.policy_version
+        self._diagnostics.before_update(iteration, collected.groups, self.learner_group)
         metrics = self._learn(update)
         if update.batch is not None:
             with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
@@ -130,9 +150,35 @@ class Agentic(Algorithm):
         self._log(metrics, (LEARNER_RESULTS, DEFAULT_MODULE_ID))
         self._log_samples(sampled | collected.metrics | update.metrics, collected.seconds)
         self._log({"max_turns": max_turns}, "curriculum")
-        self._curriculum_state = self._sections.curriculum.advance(
-            self._curriculum_state, iteration, sampled.get("success_rate")
-        )
+        alarms, seen = self._diagnostics.after_update(iteration, collected.trajectories, version, metrics)
+        self._seen = nested(seen)
+        self._act_on(alarms, iteration)
+
+    def _act_on(self, alarms: Sequence[Alarm], iteration: int) -> None:
+        outcome = self._reactions.act(alarms, version=self._dispatcher.policy_version, events=self._events)
+        self._sections = outcome.sections or self._sections
+        self._stopped_by = outcome.stop
+        if outcome.went_back:
+            self._publish_weights()
+        elif self._diagnostics.keeps_now(iteration):
+            self._last_good.save(self.learner_group)
+
+    def _advance_curriculum(self, results: dict[str, Any]) -> None:
+        """Tell the curriculum what the iteration showed: training success, or held-out success where that is asked."""
+        curriculum, before = self._sections.curriculum, self._curriculum_state
+        watched = "evaluation" if getattr(curriculum, "watch", "training") == "evaluation" else ENV_RUNNER_RESULTS
+        success = results.get(watched, {}).get("success_rate")
+        iteration = self.iteration + 1
+        self._curriculum_state = curriculum.advance(before, iteration, success)
+        if self._curriculum_state["stage"] != before["stage"]:
+            old, new = (
+                curriculum.budget(s, self._sections.rollout.max_turns) for s in (before, self._curriculum_state)
+            )
+            self._events.add(
+                "curriculum",
+                iteration,
+                f"the interaction budget grows from {old} to {new} turns (stage {self._curriculum_state['stage']})",
+            )
 
     def _make_update(self, collected: Collected, iteration: int) -> Update:
         """What this iteration trains on."""
@@ -250,6 +296,8 @@ class Agentic(Algorithm):
             "sampler": self._sampler.state(),
             "empty_iterations": self._empty_iterations,
             "evaluation_at_start": self._evaluation_at_start,
+            "monitor": self._diagnostics.state(),
+            "changes": self._reactions.state(),
         }
         return state
 
@@ -262,6 +310,8 @@ class Agentic(Algorithm):
             self._sampler.set_state(control["sampler"])
             self._empty_iterations = control["empty_iterations"]
             self._evaluation_at_start = control["evaluation_at_start"]
+            self._diagnostics.set_state(control["monitor"])
+            self._sections = self._reactions.set_state(control["changes"]) or self._sections
 
     def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
         """Restore, then publish the restored weights under their version."""

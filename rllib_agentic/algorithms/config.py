@@ -12,6 +12,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from rllib_agentic.algorithms.keys import TOP_LEVEL_ALIASES, check_types, has_search_space, merge_section
+from rllib_agentic.algorithms.live_change import check_reactions
 from rllib_agentic.algorithms.sections import SECTIONS, Sections, read_sections, section_faults
 from rllib_agentic.errors import InputError, did_you_mean
 
@@ -36,7 +37,7 @@ class AgenticConfig(AlgorithmConfig):
 
     Sections (see :mod:`rllib_agentic.algorithms.sections`): ``model``, ``env_config``, ``rollout``, ``context``,
     ``engine``, ``curriculum``, ``rewards``, ``filters``, ``refill``, ``advantages``, ``loss``, ``learner``,
-    ``offline``, ``store``.
+    ``offline``, ``store``, ``diagnostics``.
     Each is a plain mapping here, so that Tune can search in it at any depth, and is checked and typed by
     :meth:`sections`.
 
@@ -91,8 +92,8 @@ class AgenticConfig(AlgorithmConfig):
         return self._chain(super().env_runners, settings, "rollout context engine")
 
     def reporting(self, **settings: Any) -> AgenticConfig:
-        """RLlib's reporting settings, and the section ``store``."""
-        return self._chain(super().reporting, settings, "store")
+        """RLlib's reporting settings, and the sections ``store`` and ``diagnostics``."""
+        return self._chain(super().reporting, settings, "store diagnostics")
 
     def evaluation(
         self,
@@ -199,7 +200,8 @@ class AgenticConfig(AlgorithmConfig):
         Raises:
             InputError: what is wrong and what to do.
         """
-        self.sections()
+        sections = self.sections()
+        check_reactions(self, sections.diagnostics)
         rllib_logger = logging.getLogger("ray.rllib.algorithms.algorithm_config")
         level = rllib_logger.level
         rllib_logger.setLevel(logging.ERROR)  # it advertises its old API stack at every start

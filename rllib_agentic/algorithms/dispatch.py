@@ -49,6 +49,11 @@ class Dispatcher:
         self._weights: Any = None
         self.lost_runs = 0
 
+    @property
+    def policy_version(self) -> int:
+        """The version that the next job samples from."""
+        return self._version
+
     def publish(self, policy_version: int, weights: Any) -> None:
         """Make a version the one that every following job samples from."""
         remote = self._runners.num_remote_env_runners() > 0

@@ -10,6 +10,7 @@ from rllib_agentic.advantages import ESTIMATORS, CriticEstimator
 from rllib_agentic.components import Settings, parse_settings
 from rllib_agentic.context import CONTEXTS
 from rllib_agentic.curriculum import CURRICULA, TaskSampler
+from rllib_agentic.diagnostics import DiagnosticsSettings
 from rllib_agentic.engines.legal_tokens import ActionTries
 from rllib_agentic.engines.settings import ENGINES
 from rllib_agentic.envs.env import EnvSchema
@@ -43,6 +44,7 @@ SECTIONS: dict[str, Any] = {
     "learner": {},
     "offline": {},
     "store": {},
+    "diagnostics": {},
 }
 """Every section with the value that a config starts from; presets lay theirs over it."""
 
@@ -55,6 +57,7 @@ _PLAIN: dict[str, type[Settings]] = {
     "learner": LearnerSettings,
     "offline": OfflineSettings,
     "store": StoreSettings,
+    "diagnostics": DiagnosticsSettings,
 }
 _FAMILIES: dict[str, Any] = {
     "context": CONTEXTS,
@@ -85,6 +88,7 @@ class Sections:
     learner: LearnerSettings
     offline: OfflineSettings
     store: StoreSettings
+    diagnostics: DiagnosticsSettings
     seed: int
 
     def module_config(self) -> dict[str, Any]:
@@ -221,6 +225,9 @@ def _contradictions(parts: Mapping[str, Any], config: Any) -> list[str]:
                 f"config.rollout: top_p={rollout.top_p}, top_k={rollout.top_k} truncate the distribution, which the "
                 "loss does not know; training needs top_p 1 and top_k 0 (evaluation_config may truncate)"
             )
+    watched = getattr(parts["curriculum"], "watch", "training")
+    if watched == "evaluation" and not config.in_evaluation and not config.evaluation_interval:
+        faults.append("config.curriculum.watch: 'evaluation' needs evaluations: set config.evaluation_interval")
     faults += _minibatch_faults(parts, config)
     if learner.recompute_old_logprobs and not parts["loss"].reads_old_logprobs:
         faults.append(f"config.learner.recompute_old_logprobs: has no effect with loss {_name(parts['loss'])!r}")

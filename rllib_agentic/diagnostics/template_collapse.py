@@ -85,8 +85,8 @@ class TemplateCollapse(Settings):
     the learners. The sample is cut so that they are at most ``max_tokens`` tokens; the metrics ``scored_tokens`` and
     ``seconds`` say what it was.
 
-    **Alarm.** For ``patience`` measurements in a row, the mean mutual information of the last ``window`` measurements is
-    below ``share`` of its largest, which was at least ``floor`` nats, while the mean entropy is not below
+    **Alarm.** For ``patience`` measurements in a row, the mean mutual information of the last ``window`` measurements
+    is below ``share`` of its largest, which was at least ``floor`` nats, while the mean entropy is not below
     ``entropy_share`` of its own largest (where the entropy falls too, it is another fault: see the echo trap).
 
     Attributes:

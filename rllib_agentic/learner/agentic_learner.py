@@ -15,6 +15,7 @@ from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
+from rllib_agentic.diagnostics import CrossSample
 from rllib_agentic.learner.gradients import broadcast_from_first
 from rllib_agentic.learner.micro_batches import Floats
 from rllib_agentic.learner.reference import frozen_copy
@@ -81,6 +82,27 @@ class AgenticLearner(TorchLearner):
         """
         rank, learners = (dist.get_rank(), dist.get_world_size()) if self.distributed else (0, 1)
         return self._trainer.reference_logprobs(rows, range(rank, len(rows), learners))
+
+    def cross_scores(self, sample: CrossSample) -> dict[int, Floats]:
+        """Score all responses of a sample under this learner's share of its prompts (every n-th of them).
+
+        Args:
+            sample: the same on every learner.
+
+        Returns:
+            Prompt number to log-probabilities, float64 ``[N]``.
+        """
+        rank, learners = (dist.get_rank(), dist.get_world_size()) if self.distributed else (0, 1)
+        return self._trainer.cross_scores(sample, range(rank, len(sample.prompts), learners))
+
+    def change_setup(self, setup: LearnerSetup) -> None:
+        """Train under other settings from now on. Optimizer, critic and reference policy stay as they were built."""
+        self._setup = setup
+        self._trainer.change_setup(setup)
+
+    def set_version(self, version: int) -> None:
+        """Number the present weights anew, so that no older number ever means two sets of weights."""
+        self._weights_seq_no = version
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         """AdamW; its learning rate follows our own schedule, not RLlib's."""

@@ -10,6 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from rllib_agentic.diagnostics import CrossSample
+from rllib_agentic.learner.cross_scores import cross_scores
 from rllib_agentic.learner.gradients import clip_by_global_norm, collect_gradients, sum_over_learners
 from rllib_agentic.learner.micro_batches import Floats, make_micro_batches, trained_length
 from rllib_agentic.learner.objective import Objective
@@ -90,6 +92,15 @@ class RowTrainer:
         if self._reference is None:
             raise RuntimeError("RowTrainer: there is no reference policy; neither learner.kl nor the loss asks for one")
         return score_rows(self._reference, rows, numbers, max_tokens=self._setup.settings.max_tokens_per_micro_batch)
+
+    def cross_scores(self, sample: CrossSample, prompts: Sequence[int]) -> dict[int, Floats]:
+        """Log-probabilities of the sample's responses under some of its prompts, by the policy as it is now."""
+        return cross_scores(self._policy, sample, prompts, max_tokens=self._setup.settings.max_tokens_per_micro_batch)
+
+    def change_setup(self, setup: LearnerSetup) -> None:
+        """Train under other settings from the next plan on; what was made from the old ones stays."""
+        self._setup = setup
+        self._objective = Objective(setup.loss, setup.settings)
 
     def accumulate(
         self, rows: Sequence[Row], minibatch: Minibatch, columns: Columns, tally: Tally, *, first: bool

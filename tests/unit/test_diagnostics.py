@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -332,7 +333,7 @@ def test_the_section_reads_yaml_and_explains_mistakes() -> None:
     )
     assert read.echo_trap is not None and read.echo_trap.on_alarm.action == "stop" and read.drift is None
     assert read.rolls_back and not DiagnosticsSettings().rolls_back
-    mistakes = [
+    mistakes: list[tuple[dict[str, Any], str]] = [
         ({"echo_trap": {"on_alarm": "halt"}}, r"config\.diagnostics\.echo_trap\.on_alarm\.action: .*'warn', 'stop'"),
         ({"echo_trap": {"on_alarm": {"action": "change"}}}, "needs 'change'"),
         ({"echo_trap": {"on_alarm": {"action": "stop", "change": {"lr": 1}}}}, "no effect with action 'stop'"),
