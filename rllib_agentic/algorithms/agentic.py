@@ -92,7 +92,8 @@ class Agentic(Algorithm):
         self._events = EventLog()
         self._stopped_by: str | None = None
         self._seen: dict[str, Any] = {}
-        self._diagnostics = Monitor(self._sections.diagnostics, self._sections.seed)
+        on_policy = self.offline_use == "never"
+        self._diagnostics = Monitor(self._sections.diagnostics, self._sections.seed, on_policy=on_policy)
         last_good = LastGood(self._durable_folder() / "last_good")
         self._reactions = Reactions(self.config, self._diagnostics, last_good, self.learner_group)
         self._last_good = last_good
@@ -114,7 +115,8 @@ class Agentic(Algorithm):
         results = super().step()
         if self._evaluation_at_start is not None:
             results["evaluation_at_start"] = self._evaluation_at_start
-        results["diagnostics"] = self._seen
+        if self._seen:
+            results["diagnostics"] = self._seen
         self._advance_curriculum(results)
         if events := self._events.take():
             results[EVENTS] = events

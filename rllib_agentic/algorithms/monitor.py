@@ -31,14 +31,17 @@ class Monitor:
     Args:
         settings: the section ``diagnostics``.
         seed: the run's.
+        on_policy: whether all that is trained was sampled by the weights of the same iteration; where not, engine and
+            learner may differ.
 
     Attributes:
         healthy: whether the last iteration looked worth going back to.
     """
 
-    def __init__(self, settings: DiagnosticsSettings, seed: int) -> None:
+    def __init__(self, settings: DiagnosticsSettings, seed: int, *, on_policy: bool = True) -> None:
         self._settings = settings
         self._seed = seed
+        self._on_policy = on_policy
         self._watches: dict[str, Any] = {
             name: part
             for name in ("echo_trap", "template_collapse", "drift")
@@ -91,7 +94,8 @@ class Monitor:
         Returns:
             What rings, and the metrics, under the diagnostics' names.
         """
-        mismatch = {k.removeprefix(_MISMATCH): v for k, v in learned.items() if k.startswith(_MISMATCH)}
+        compared = learned if self._on_policy else {}
+        mismatch = {k.removeprefix(_MISMATCH): v for k, v in compared.items() if k.startswith(_MISMATCH)}
         verdicts: dict[str, Verdict] = {}
         if "echo_trap" in self._watches:
             signals = echo_signals(trajectories, learned.get("grad_norm"))
