@@ -51,6 +51,13 @@ def qwen_tokenizer(chat_template: str | None = None) -> Any:
 
 
 @cache
+def gluing_tokenizer() -> Any:
+    """Like Qwen's, with line breaks that stick to the sign before them: ``>`` and two newlines are one token."""
+    corpus = ["</tool_call>\n\nand </tool_call>\n\n"] * 20
+    return _byte_level(CHATML_TOKENS, (), CHATML, eos="<|im_end|>", split=QWEN_SPLIT, corpus=corpus)
+
+
+@cache
 def marker_tokenizer(name: str) -> Any:
     """Byte-level BPE with the tokens of one of the other templates."""
     tokens: dict[str, tuple[tuple[str | AddedToken, ...], tuple[str, ...], str]] = {
@@ -107,6 +114,7 @@ def _byte_level(
     *,
     eos: str,
     split: str | None,
+    corpus: list[str] = CORPUS,
 ) -> Any:
     tokenizer = Tokenizer(models.BPE())
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split is None)
@@ -120,7 +128,7 @@ def _byte_level(
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     tokenizer.train_from_iterator(
-        CORPUS, trainers.BpeTrainer(vocab_size=450, initial_alphabet=alphabet, show_progress=False)
+        corpus, trainers.BpeTrainer(vocab_size=450, initial_alphabet=alphabet, show_progress=False)
     )
     tokenizer.add_special_tokens(list(specials))
     tokenizer.add_tokens([AddedToken(mark, normalized=False) for mark in marks])

@@ -14,6 +14,7 @@ from rllib_agentic.components import Settings, parse_settings
 from rllib_agentic.context.append_only import AppendOnly
 from rllib_agentic.context.strategy import Rewrite
 from rllib_agentic.engines.legal_tokens import ActionTries, TrieNode
+from rllib_agentic.engines.stop_strings import up_to_stop
 from rllib_agentic.envs.env import Env, Observation
 from rllib_agentic.envs.registry import env_names, make_env
 from rllib_agentic.errors import InputError, did_you_mean
@@ -58,7 +59,8 @@ class TokenEnv(gym.Env[dict[str, np.ndarray], np.int64]):
 
     The observation is a dict of ``observations`` (int32 ``[T]``, the context, padded on the right with 0), ``length``
     (int32 ``[1]``, how many of them count) and ``action_mask`` (int8 ``[V]``, 1 on legal next tokens). A turn ends with
-    a stop token; then the environment answers and its reward is this step's. All other rewards are 0.
+    a stop token or a stop string of the environment; then the environment answers and its reward is this step's. All
+    other rewards are 0.
 
     A token outside the mask is no error: the turn goes on without a mask and the environment answers to what it gets.
 
@@ -100,6 +102,9 @@ class TokenEnv(gym.Env[dict[str, np.ndarray], np.int64]):
                 f"{did_you_mean(self.settings.split, schema.splits)}"
             )
         self._num_tasks = schema.splits[self.settings.split]
+        self._tools = [dict(tool) for tool in schema.tools] if schema.tools_in_template else []
+        self._stop_strings = schema.stop_strings
+        self._stop_window = 8 + max((len(stop.encode()) for stop in schema.stop_strings), default=0)
         self._max_turns = self.settings.max_turns or schema.max_turns
         vocabulary, length = len(self.tokenizer), self.settings.max_context_tokens
         self.action_space = spaces.Discrete(vocabulary)
@@ -133,7 +138,7 @@ class TokenEnv(gym.Env[dict[str, np.ndarray], np.int64]):
         self._prompt = first.messages
         self._exchanges = []
         self._strategy = AppendOnly()
-        self._context = self.renderer.render(self._prompt).tolist()
+        self._context = self.renderer.render(self._prompt, tools=self._tools).tolist()
         if len(self._context) >= self.settings.max_context_tokens:
             raise InputError(
                 f"TokenEnv: the prompt of task {index} has {len(self._context)} tokens; raise max_context_tokens "
@@ -148,7 +153,9 @@ class TokenEnv(gym.Env[dict[str, np.ndarray], np.int64]):
         while self.settings.skip_forced and not self._turn_ended() and self._node and self._node.forced is not None:
             self._append(self._node.forced)
         if self._turn[-1] in self.renderer.stop_ids:
-            return self._act()
+            return self._act(FinishReason.STOP)
+        if self._reached_stop_string():
+            return self._act(FinishReason.STOP_STRING)
         if len(self._turn) >= self.settings.max_tokens_per_turn:
             return self._cut("max_tokens")
         if len(self._context) >= self.settings.max_context_tokens:
@@ -172,22 +179,29 @@ class TokenEnv(gym.Env[dict[str, np.ndarray], np.int64]):
     def _turn_ended(self) -> bool:
         return (
             self._turn[-1] in self.renderer.stop_ids
+            or self._reached_stop_string()
             or len(self._turn) >= self.settings.max_tokens_per_turn
             or len(self._context) >= self.settings.max_context_tokens
         )
 
-    def _act(self) -> _Step:
+    def _reached_stop_string(self) -> bool:
+        if not self._stop_strings:
+            return False
+        text = self.tokenizer.decode(self._turn[-self._stop_window :], skip_special_tokens=False)
+        return any(stop in text for stop in self._stop_strings)
+
+    def _act(self, finish_reason: FinishReason) -> _Step:
         ids = np.array(self._turn, np.int32)
         text = self.renderer.text(ids)
+        if finish_reason is FinishReason.STOP_STRING:
+            text = up_to_stop(text, self._stop_strings)
         result = self._env.step(text)
-        self._exchanges.append(
-            Exchange(Message("assistant", text), ids, FinishReason.STOP, result.observation.messages)
-        )
+        self._exchanges.append(Exchange(Message("assistant", text), ids, finish_reason, result.observation.messages))
         info = {"text": text, "success": result.success, "turns": len(self._exchanges)}
         end = "terminated" if result.terminated else "env_truncated" if result.truncated else ""
         if not end:
             context = np.array(self._context, np.int32)
-            step = self._strategy.next(self.renderer, self._prompt, self._exchanges, context)
+            step = self._strategy.next(self.renderer, self._prompt, self._exchanges, context, tools=self._tools)
             context = step.context_ids if isinstance(step, Rewrite) else np.concatenate([context, step.added_ids])
             self._context = context.tolist()
             if len(self._exchanges) >= self._max_turns:

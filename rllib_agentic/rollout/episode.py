@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 
 from rllib_agentic.context import ContextStrategy, Exchange, Rewrite
-from rllib_agentic.engines.engine import Completion, Engine, GenerationRequest
+from rllib_agentic.engines.engine import Completion, GenerationRequest, TurnSampler
 from rllib_agentic.engines.legal_tokens import TokenTrie
+from rllib_agentic.engines.stop_strings import up_to_stop
 from rllib_agentic.envs.env import Observation, StepResult
 from rllib_agentic.envs.session import EnvClient
 from rllib_agentic.errors import InfrastructureError
 from rllib_agentic.rendering.renderer import Renderer
 from rllib_agentic.rollout.limits import RolloutSettings
+from rllib_agentic.rollout.live_episode import EpisodeEvent, EpisodeObserver, LiveEpisode
 from rllib_agentic.rollout.seeds import seed_of
 from rllib_agentic.trajectory.checksum import ENGINE_CHECKSUM, checksum_turn
 from rllib_agentic.trajectory.message import Message
@@ -61,9 +63,10 @@ class Rollout:
         settings: limits and sampling.
         tools: environment name to the tool definitions that the chat template is to show.
         stop_strings: environment name to its stop strings, beside those of ``settings``.
+        observer: is told when an episode is created, starts, has one more turn, and ends; None for nobody.
     """
 
-    engine: Engine
+    engine: TurnSampler
     renderer: Renderer
     clients: Mapping[str, EnvClient]
     make_strategy: Callable[[], ContextStrategy]
@@ -71,6 +74,7 @@ class Rollout:
     settings: RolloutSettings
     tools: Mapping[str, Sequence[dict[str, Any]]] = field(default_factory=dict)
     stop_strings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    observer: EpisodeObserver | None = None
 
     async def run(self, plan: EpisodePlan) -> Trajectory:
         """Play one episode to its end.
@@ -80,6 +84,7 @@ class Rollout:
         """
         episode = _Episode(self, plan, self.make_strategy())
         started = time.monotonic()
+        episode.tell(EpisodeEvent.CREATED)
         try:
             async with asyncio.timeout(self.settings.episode_timeout_s):
                 await episode.play()
@@ -89,7 +94,9 @@ class Rollout:
             episode.fail("episode_timeout")
         finally:
             await self.engine.release(episode.episode_id)
-        return episode.trajectory(time.monotonic() - started)
+        trajectory = episode.trajectory(time.monotonic() - started)
+        episode.tell(EpisodeEvent.END, trajectory)
+        return trajectory
 
 
 @dataclass(slots=True)
@@ -110,6 +117,15 @@ class _Episode:
     env_seconds: float = 0.0
     cached_tokens: int = 0
     checksum: int = 0
+    live: LiveEpisode = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.live = LiveEpisode(self.plan.task, self.plan.group_id, self.plan.member, turns=self.turns)
+
+    def tell(self, event: EpisodeEvent, trajectory: Trajectory | None = None) -> None:
+        if self.rollout.observer is not None:
+            self.live.prompt, self.live.trajectory = self.prompt, trajectory
+            self.rollout.observer(event, self.live)
 
     @property
     def episode_id(self) -> str:
@@ -135,6 +151,7 @@ class _Episode:
             observation = session.first
             self.prompt = observation.messages
             self._open_segment(self.rollout.renderer.render(self.prompt, tools=self._tools))
+            self.tell(EpisodeEvent.START)
             for number in range(self.plan.max_turns):
                 completion = await self._speak(number, observation)
                 if completion is None:
@@ -197,12 +214,9 @@ class _Episode:
         return completion
 
     def _text(self, completion: Completion) -> str:
-        """The turn as text; a last token that goes on behind a stop string is kept among the ids, but not heard."""
         text = self.rollout.renderer.text(completion.ids)
-        if completion.finish_reason is not FinishReason.STOP_STRING:
-            return text
-        ends = [text.find(stop) + len(stop) for stop in self._stop_strings if stop in text]
-        return text[: min(ends, default=len(text))]
+        stopped = completion.finish_reason is FinishReason.STOP_STRING
+        return up_to_stop(text, self._stop_strings) if stopped else text
 
     def _cut(self, completion: Completion) -> bool:
         return completion.finish_reason is FinishReason.LENGTH and self.rollout.settings.cut_turn == "end_episode"
@@ -232,6 +246,7 @@ class _Episode:
         self.exchanges.append(
             Exchange(Message("assistant", text), completion.ids, completion.finish_reason, turn.observation)
         )
+        self.tell(EpisodeEvent.STEP)
 
     def _prepare_context(self) -> None:
         step = self.strategy.next(
