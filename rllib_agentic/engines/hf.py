@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from rllib_agentic.engines.generation import Generation
 from rllib_agentic.engines.ragged_attention import Span, check_servable, ragged_logits
 from rllib_agentic.engines.sampling import Draw, Drawn, draw
 from rllib_agentic.engines.sequence_store import CachedSequence, SequenceStore
+from rllib_agentic.engines.weight_gate import WeightGate
 from rllib_agentic.errors import InfrastructureError, InputError, StaleWeightsError
 from rllib_agentic.trajectory.turn import Ids
 
@@ -100,6 +101,7 @@ class HFEngine:
         self._running: dict[_Job, None] = {}
         self._arrived = 0
         self._driver: asyncio.Task[None] | None = None
+        self._gate = WeightGate()
         self._counts = dict.fromkeys(("prefilled", "reused", "sampled", "forced", "forwards", "rows"), 0)
         threads = torch.get_num_threads()
         self._worker = ThreadPoolExecutor(
@@ -171,6 +173,25 @@ class HFEngine:
             except StaleWeightsError as error:
                 self._fail(job, error)
 
+    async def change_weights(self, version: int, load: Callable[[], None], *, finish_turns: bool = False) -> None:
+        """Change the weights between two forwards, whatever runs.
+
+        Args:
+            version: of the new weights.
+            load: writes them into the model; runs in the worker thread. What it raises comes out here, and the version
+                stays.
+            finish_turns: running turns end under the weights that they began with, while waiting ones wait. Otherwise
+                running turns go on under the new weights from their next token on.
+        """
+        loop = asyncio.get_running_loop()
+
+        async def load_between_forwards() -> None:
+            await loop.run_in_executor(self._worker, load)
+            self.weights_updated(version)
+
+        working = self._driver is not None and not self._driver.done()
+        await self._gate.change(load_between_forwards, finish_turns=finish_turns, working=working)
+
     def metrics(self) -> dict[str, float]:
         """What was done since the start, and how many tokens are cached (or reserved by running turns) now."""
         forwards = self._counts["forwards"]
@@ -223,7 +244,8 @@ class HFEngine:
         loop = asyncio.get_running_loop()
         try:
             while self._waiting or self._running:
-                self._admit()
+                if await self._gate.pass_by(running=bool(self._running)):
+                    self._admit()
                 rows = self._plan()
                 if rows:
                     drawn = await loop.run_in_executor(self._worker, self._forward, rows)
@@ -233,6 +255,7 @@ class HFEngine:
             for job in self._jobs():
                 self._fail(job, error)
         finally:
+            self._gate.leave()
             for job in self._jobs():
                 self._fail(job, InfrastructureError("engine_stopped", "HFEngine: its event loop was stopped"))
 

@@ -698,6 +698,56 @@ def test_new_weights_in_the_middle_of_a_turn():  # WS05, WS07
     np.testing.assert_allclose(answer.logprobs[:old], old_logprobs[:old], atol=1e-4)
 
 
+def change_during(engine, requests, number, load, **how):
+    """Ask for new weights while forward ``number`` is in the worker; return what the change gave, and all answers."""
+    changes = []
+    _, answers = run_during(
+        engine,
+        requests,
+        number,
+        lambda tasks: changes.append(asyncio.ensure_future(engine.change_weights(1, load, **how))),
+    )
+    return changes[0], answers
+
+
+def test_weights_that_change_between_forwards_split_the_turns_that_run():
+    model = tiny_model()
+    engine = HFEngine(model)
+    requests = [GenerationRequest(random_ids(30, seed=s), 12, seed=s, episode_id=f"{s}") for s in range(3)]
+    change, answers = change_during(engine, requests, 5, lambda: nudge(model))
+    assert change.done() and change.exception() is None
+    new, old = model, tiny_model()
+    for request, answer in zip(requests, answers, strict=True):
+        assert answer.policy_versions.tolist() == [0] * 5 + [1] * 7  # the forward under way counts, under its version
+        expected = np.where(
+            answer.policy_versions == 0, plain_logprobs(old, request, answer), plain_logprobs(new, request, answer)
+        )
+        np.testing.assert_allclose(answer.logprobs, expected, atol=1e-4)
+
+
+def test_turns_may_finish_before_the_weights_change_and_waiting_ones_see_the_new_ones():
+    model = tiny_model()
+    engine = HFEngine(model, max_cached_tokens=2 * 42)
+    requests = [GenerationRequest(random_ids(30, seed=s), 12, seed=s) for s in range(3)]  # the third one must wait
+    change, answers = change_during(engine, requests, 5, lambda: nudge(model), finish_turns=True)
+    assert change.done() and engine.policy_version == 1
+    assert [set(a.policy_versions.tolist()) for a in answers] == [{0}, {0}, {1}]
+    assert_exact(model, requests[2], answers[2])
+    assert_exact(tiny_model(), requests[0], answers[0])
+
+
+def test_weights_that_cannot_be_loaded_change_nothing():
+    def broken():
+        raise ValueError("of another shape")
+
+    engine = HFEngine(MODEL)
+    request = GenerationRequest(random_ids(9), 8)
+    change, (answer,) = change_during(engine, [request], 3, broken)
+    assert isinstance(change.exception(), ValueError) and engine.policy_version == 0
+    assert answer.policy_versions.tolist() == [0] * 8
+    assert_exact(MODEL, request, answer)
+
+
 # What the engine cannot serve
 
 
