@@ -7,12 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from rllib_agentic.trajectory.trajectory import Trajectory
+from rllib_agentic.trajectory.turn import Turn
 
 
 def episode_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """Flat metrics of a batch; means are over valid trajectories, and absent where there are none.
 
-    ``*_frac`` are shares of episodes, ``*_rate`` shares of turns or attempts. Token counts are tokens.
+    ``*_frac`` are shares of episodes, ``*_rate`` shares of turns or attempts; ``tool_error_rate`` is the share of tool
+    calls that ran and failed. ``env/NAME`` is the sum over an episode's turns of what the environment reports as NAME.
+    Token counts are tokens.
     """
     valid = [t for t in trajectories if t.invalid is None]
     attempts = sum(int(t.metrics.get("attempts", 1)) for t in trajectories)
@@ -42,7 +45,8 @@ def episode_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         "response_tokens_mean": float(np.mean([t.num_action_tokens for t in valid])),
         "context_tokens_max": float(max(len(t.segment_ids(s)) for t in valid for s in {x.segment for x in t.turns})),
         "action_tokens": float(sum(t.num_action_tokens for t in valid)),
-        "tool_parse_error_rate": _turn_rate(turns, "parse_error"),
+        "tool_parse_error_rate": _turn_rate(turns, "tool_parse_error"),
+        "tool_error_rate": _failed_calls(turns),
         "invalid_action_rate": _turn_rate(turns, "invalid_action"),
         "episode_seconds_mean": float(np.mean([t.metrics.get("seconds", 0.0) for t in valid])),
         "env_seconds_mean": float(np.mean([t.metrics.get("env_seconds", 0.0) for t in valid])),
@@ -50,13 +54,22 @@ def episode_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     for name in sorted({name for turn in turns for name in turn.rewards}):
         per_episode = [sum(turn.rewards.get(name, 0.0) for turn in t.turns) for t in valid]
         metrics[f"reward/{name}"] = float(np.mean(per_episode))
+    for name in sorted({name for turn in turns for name in turn.metrics}):
+        metrics[f"env/{name}"] = float(np.mean([sum(turn.metrics.get(name, 0.0) for turn in t.turns) for t in valid]))
     for reason in sorted({t.end_reason for t in valid}):
         metrics[f"end/{reason}"] = float(np.mean([t.end_reason == reason for t in valid]))
     return metrics
 
 
-def _turn_rate(turns: Sequence[object], name: str) -> float:
-    return float(np.mean([float(turn.metrics.get(name, 0.0) > 0) for turn in turns])) if turns else 0.0  # type: ignore[attr-defined]
+def _turn_rate(turns: Sequence[Turn], name: str) -> float:
+    return float(np.mean([float(turn.metrics.get(name, 0.0) > 0) for turn in turns])) if turns else 0.0
+
+
+def _failed_calls(turns: Sequence[Turn]) -> float:
+    ran = {
+        name: sum(turn.metrics.get(name, 0.0) for turn in turns) for name in ("tool_ok", "tool_error", "tool_timeout")
+    }
+    return (ran["tool_error"] + ran["tool_timeout"]) / max(sum(ran.values()), 1.0)
 
 
 def _group_std(valid: Sequence[Trajectory]) -> float:

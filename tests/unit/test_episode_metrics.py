@@ -1,0 +1,32 @@
+"""Metrics of a batch, worked by hand."""
+
+import numpy as np
+import pytest
+
+from rllib_agentic.algorithms.episode_metrics import episode_metrics
+from rllib_agentic.trajectory import FinishReason, Task, Trajectory, Turn
+
+
+def turn(**metrics: float) -> Turn:
+    one = np.ones(1, np.int32)
+    return Turn(one, one, np.zeros(1, np.float32), one, FinishReason.STOP, 0, "", metrics=metrics)
+
+
+def episode(*turns: Turn) -> Trajectory:
+    return Trajectory(
+        Task("e", "train", 0), "g", 0, (), turns, True, False, success=False, end_reason="terminated", invalid=None
+    )
+
+
+def test_what_environments_report_is_summed_over_turns_and_averaged_over_episodes() -> None:
+    first = episode(turn(tool_ok=2.0, tool_parse_error=1.0), turn(tool_error=1.0), turn(tool_timeout=1.0, depth=3.0))
+    second = episode(turn(tool_ok=4.0))
+    metrics = episode_metrics([first, second])
+    assert metrics["env/tool_ok"] == 3.0 and metrics["env/depth"] == 1.5
+    assert metrics["tool_error_rate"] == pytest.approx(2 / 8)
+    assert metrics["tool_parse_error_rate"] == pytest.approx(1 / 4)
+
+
+def test_rates_are_there_without_any_call() -> None:
+    metrics = episode_metrics([episode(turn())])
+    assert metrics["tool_error_rate"] == 0.0 and metrics["tool_parse_error_rate"] == 0.0
