@@ -113,7 +113,7 @@ def find_block(text: str, at: int, language: str, closers: Sequence[str] = ("",)
         return None
     names = "|".join(re.escape(name) for name in closers)
     # looked for from the line break before the code on, so that an empty block closes too
-    closing = re.compile(rf"^[ \t]*```(?P<name>{names})[ \t]*$", re.MULTILINE).search(text, opening.end())
+    closing = re.compile(rf"^[ \t]*```(?P<name>{names})[ \t\r]*$", re.MULTILINE).search(text, opening.end())
     if closing is None:
         return Block(opening.start(), len(text), len(text), None)
     code = text[opening.end() : closing.start()].removesuffix("\n").removesuffix("\r")
