@@ -14,54 +14,18 @@ from ray.serve.handle import DeploymentHandle
 from ray.serve.schema import LoggingConfig
 from ray.util import get_current_placement_group
 
-from rllib_agentic.envs import wire
 from rllib_agentic.envs.env import Env
-from rllib_agentic.envs.hosting import EnvHost
 from rllib_agentic.envs.registry import env_factory
 from rllib_agentic.envs.serve_transport import WORKER_DEPLOYMENT, ServeTransport
 from rllib_agentic.envs.settings import EnvSettings
 from rllib_agentic.errors import InfrastructureError
 from serve_envs.gateway import make_http_app
-from serve_envs.worker import EnvWorker
+from serve_envs.lease import Lease
+from serve_envs.replica import EnvReplica
 
 _ROUTER = RequestRouterConfig(request_router_class="serve_envs.routing:SessionRouter")
 _MAX_ONGOING = 100_000  # capacity is counted in sessions, by the workers
 _LOGGING = LoggingConfig(enable_access_log=False, log_level="WARNING")
-
-
-class EnvReplica:
-    """A worker in a Serve replica. Bodies are the wire's JSON in UTF-8: cheaper than pickled models, and checked.
-
-    Args:
-        make: makes a new environment object at each call.
-        settings: slots, time to live, time limit.
-    """
-
-    def __init__(self, make: Callable[[], Env], settings: EnvSettings) -> None:
-        self._worker = EnvWorker(
-            EnvHost(make, settings.call_timeout_s),
-            worker_id=serve.get_replica_context().replica_tag,
-            max_sessions=settings.max_sessions,
-            ttl_s=settings.ttl_s,
-        )
-
-    async def health(self) -> bytes:
-        """A :class:`wire.HealthAnswer` with this worker in it."""
-        return (await self._worker.health()).model_dump_json().encode()
-
-    async def schema(self) -> bytes:
-        """A :class:`wire.SchemaAnswer`."""
-        return (await self._worker.schema()).model_dump_json().encode()
-
-    async def batch(self, body: bytes) -> bytes:
-        """A :class:`wire.BatchRequest` in, a :class:`wire.BatchAnswer` out."""
-        request = wire.BatchRequest.model_validate_json(body)
-        answers = await self._worker.batch(request.requests, request.patience)
-        return wire.BatchAnswer(answers=answers).model_dump_json().encode()
-
-    async def __del__(self) -> None:
-        if hasattr(self, "_worker"):
-            await self._worker.aclose()
 
 
 @serve.ingress()
@@ -79,13 +43,16 @@ class Gateway:
         return make_http_app(self._workers)
 
 
-def build_app(make: Callable[[], Env], settings: EnvSettings, *, http: bool = True) -> Application:
+def build_app(
+    make: Callable[[], Env], settings: EnvSettings, *, http: bool = True, lease: Lease | None = None
+) -> Application:
     """The application of one environment.
 
     Args:
         make: makes a new environment object at each call; must be picklable.
         settings: replicas, slots and limits.
         http: with a gateway in front; without one, only deployment handles reach it, and it starts sooner.
+        lease: the application stops itself when this is over; None lets it run until it is stopped.
     """
     workers = serve.deployment(
         EnvReplica,
@@ -99,7 +66,7 @@ def build_app(make: Callable[[], Env], settings: EnvSettings, *, http: bool = Tr
         graceful_shutdown_timeout_s=10.0,
         health_check_period_s=5.0,
         max_constructor_retry_count=2,
-    ).bind(make, settings)
+    ).bind(make, settings, lease)
     if not http:
         return workers
     return serve.deployment(
@@ -114,6 +81,8 @@ def build_app(make: Callable[[], Env], settings: EnvSettings, *, http: bool = Tr
 
 def deploy(env_name: str, settings: EnvSettings, *, http_port: int | None = None) -> str:
     """Start an environment on Serve in the connected Ray cluster, under a name of its own.
+
+    It lives no longer than who calls this: :func:`undeploy` stops it, and so does the death of the caller's process.
 
     Args:
         env_name: the registry's name.
@@ -141,7 +110,11 @@ def deploy_app(make: Callable[[], Env], settings: EnvSettings, app: str, *, http
         ray.get(ray.remote(num_cpus=0, scheduling_strategy="DEFAULT")(_start_serve).remote(http_port))
     http = http_port is not None
     try:
-        serve.run(build_app(make, settings, http=http), name=app, route_prefix=f"/{app}" if http else None)
+        serve.run(
+            build_app(make, settings, http=http, lease=Lease.of_caller()),
+            name=app,
+            route_prefix=f"/{app}" if http else None,
+        )
     except RuntimeError as error:
         deployments = serve.status().applications[app].deployments.values()
         reasons = "; ".join(deployment.message for deployment in deployments if deployment.message)

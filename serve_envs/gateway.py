@@ -35,6 +35,7 @@ def make_http_app(service: EnvService, style: AgentGymStyle | None = None) -> Fa
     app.add_middleware(_BodyLimit, max_bytes=wire.MAX_BODY_BYTES)
     app.add_exception_handler(RequestValidationError, _refuse_body)
     app.add_exception_handler(HTTPException, _refuse_request)
+    app.add_exception_handler(EnvFault, _tell_fault)
 
     async def single(request: wire.Request) -> Any:
         answer = await ask(service, request)
@@ -43,6 +44,14 @@ def make_http_app(service: EnvService, style: AgentGymStyle | None = None) -> Fa
     @app.get("/v1/health")
     async def health() -> wire.HealthAnswer:
         return await service.health()
+
+    @app.get("/v1/metrics", responses=_FAILURES)
+    async def metrics() -> wire.MetricsAnswer:
+        return await service.metrics()
+
+    @app.post("/v1/full_reset", responses=_FAILURES)
+    async def full_reset() -> wire.ResetAnswer:
+        return await service.full_reset()
 
     @app.get("/v1/schema")
     async def schema() -> wire.SchemaAnswer:
@@ -80,6 +89,11 @@ def _error(fault: EnvFault) -> JSONResponse:
     headers = {} if fault.retry_after_s is None else {"Retry-After": f"{max(1, round(fault.retry_after_s))}"}
     body = wire.ErrorAnswer.of(fault).model_dump(mode="json")
     return JSONResponse(body, status_code=HTTP_STATUS[fault.code], headers=headers)
+
+
+async def _tell_fault(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, EnvFault)
+    return _error(error)
 
 
 async def _refuse_body(request: Request, error: Exception) -> JSONResponse:

@@ -17,6 +17,14 @@ class EnvService(Protocol):
         """The workers that answer at once."""
         ...
 
+    async def metrics(self) -> wire.MetricsAnswer:
+        """What the workers that answer at once did."""
+        ...
+
+    async def full_reset(self) -> wire.ResetAnswer:
+        """End all sessions and free what they share."""
+        ...
+
     async def schema(self) -> wire.SchemaAnswer:
         """The environment and the service's limits."""
         ...

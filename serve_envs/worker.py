@@ -19,9 +19,11 @@ from rllib_agentic.envs.wire import (
     CreateRequest,
     ErrorAnswer,
     HealthAnswer,
+    MetricsAnswer,
     Patience,
     PendingAnswer,
     Request,
+    ResetAnswer,
     RestartRequest,
     SchemaAnswer,
     StateRequest,
@@ -30,10 +32,11 @@ from rllib_agentic.envs.wire import (
     WorkerHealth,
 )
 from serve_envs.session import Session
+from serve_envs.tally import Tally
 
 _REMEMBERED_ENDS = 16_384
 _CLOSE_GRACE_S = 5.0  # for environments that are closing; calls that are stuck are left behind
-_FATAL = (FaultCode.ENV_FAILED, FaultCode.ENV_TIMEOUT, FaultCode.BAD_INPUT)
+_FATAL = (FaultCode.ENV_FAILED, FaultCode.ENV_TIMEOUT, FaultCode.ENV_LOST, FaultCode.BAD_INPUT)
 
 
 class _End(NamedTuple):
@@ -69,6 +72,7 @@ class EnvWorker:
         self._ended: OrderedDict[str, _End] = OrderedDict()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sweeper: asyncio.Task[None] | None = None
+        self._tally = Tally()
 
     async def health(self) -> HealthAnswer:
         """Answers at once, whatever the environments do."""
@@ -83,6 +87,19 @@ class EnvWorker:
                 )
             ],
         )
+
+    async def metrics(self) -> MetricsAnswer:
+        """What this worker did since it began."""
+        counted = self._tally.counted(self._worker_id, len(self._sessions), self._host.stuck_calls)
+        return MetricsAnswer(env=self._host.schema.name, workers=[counted])
+
+    async def full_reset(self) -> ResetAnswer:
+        """End every session and free what they share: the next one begins in a world that nobody has touched."""
+        closed = self._end_all("a full reset")
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSE_GRACE_S)
+        await asyncio.to_thread(self._host.release)
+        return ResetAnswer(sessions_closed=closed)
 
     async def schema(self) -> SchemaAnswer:
         """The environment, and the limits of this service."""
@@ -111,18 +128,25 @@ class EnvWorker:
         for session in expired:
             text = f"session {session.request.session_id!r} was closed after {self._ttl_s:g} s without a request"
             self._end(session, _End(None, EnvFault(FaultCode.SESSION_CLOSED, text)))
+        self._tally.sessions_expired += len(expired)
         return len(expired)
 
     async def aclose(self) -> None:
-        """Close all sessions and stop the sweeper."""
+        """Close all sessions, free what they share, and stop the sweeper."""
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
-        for session in list(self._sessions.values()):
-            text = f"session {session.request.session_id!r}: the service was stopped"
-            self._end(session, _End(None, EnvFault(FaultCode.SESSION_CLOSED, text)))
+        self._end_all("the service was stopped")
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSE_GRACE_S)
+        await asyncio.to_thread(self._host.release)
+
+    def _end_all(self, why: str) -> int:
+        sessions = list(self._sessions.values())
+        for session in sessions:
+            text = f"session {session.request.session_id!r}: {why}"
+            self._end(session, _End(None, EnvFault(FaultCode.SESSION_CLOSED, text)))
+        return len(sessions)
 
     async def _answer(self, request: Request) -> Answer:
         try:
@@ -138,9 +162,9 @@ class EnvWorker:
                 case RestartRequest():
                     return await self._restart(request)
                 case ActRequest():
-                    session = self._session(request)
-                    return await self._or_end(session, request, session.act(request))
+                    return await self._act(request)
         except EnvFault as fault:
+            self._tally.failed(fault.code)
             return ErrorAnswer.of(fault)
 
     async def _create(self, request: CreateRequest) -> CreateAnswer:
@@ -152,7 +176,8 @@ class EnvWorker:
             self._require_slot()
             session = Session(request, self._host.open(), self._clock)
             self._sessions[request.session_id] = session
-        return await self._or_end(session, request, session.create(request))
+        with self._tally.reset():
+            return await self._or_end(session, request, session.create(request))
 
     async def _restart(self, request: RestartRequest) -> CreateAnswer:
         self._host.check_task(request.split, request.index)
@@ -169,11 +194,18 @@ class EnvWorker:
             session = Session(begin, self._host.open(), self._clock, request.nonce)
             self._ended.pop(request.session_id, None)
             self._sessions[request.session_id] = session
-        return await self._or_end(session, request, session.create(begin))
+        with self._tally.reset():
+            return await self._or_end(session, request, session.create(begin))
 
     async def _step(self, request: StepRequest) -> StepAnswer:
         session = self._session(request)
-        return await self._or_end(session, request, session.step(request))
+        with self._tally.step():
+            return await self._or_end(session, request, session.step(request))
+
+    async def _act(self, request: ActRequest) -> StepAnswer:
+        session = self._session(request)
+        with self._tally.step():
+            return await self._or_end(session, request, session.act(request))
 
     def _close(self, request: CloseRequest) -> CloseAnswer:
         session = self._sessions.get(request.session_id)

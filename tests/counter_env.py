@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
+from rllib_agentic.errors import InfrastructureError
 from rllib_agentic.trajectory.message import Message
 
 UNLUCKY_SEED = 666_666
@@ -18,6 +19,7 @@ class Ledger:
     def __init__(self) -> None:
         self.made = 0
         self.closed = 0
+        self.released = 0
         self.failing_resets = 0  # that many of the next resets raise
         self.gate = threading.Event()  # "wait" steps last until it is set
         self.waiting = threading.Semaphore(0)  # released by each step that has begun to wait
@@ -27,7 +29,7 @@ class CounterEnv:
     """Counts.
 
     Actions: ``inc``, ``get``, ``set x=V``, ``get x``, ``echo TEXT``, ``pid``, ``end``, ``cut``, ``raise``, ``exit``,
-    ``nan``, ``object``, ``tuple``, and ``wait`` (until the ledger's gate opens).
+    ``nan``, ``object``, ``tuple``, ``lose`` (what it runs on dies), and ``wait`` (until the ledger's gate opens).
     """
 
     quick = False
@@ -105,6 +107,8 @@ class CounterEnv:
             return (self._observe(text), 0.0)  # type: ignore[return-value]
         elif verb == "object":
             return StepResult(Observation((), info={"what": object()}))
+        elif verb == "lose":
+            raise InfrastructureError("session_lost", "the machine below is gone")
         elif verb == "wait":
             self.ledger.waiting.release()
             self.ledger.gate.wait()
@@ -121,6 +125,9 @@ class CounterEnv:
         assert not self.is_closed, "closed twice"
         self.is_closed = True
         self.ledger.closed += 1
+
+    def release(self) -> None:
+        self.ledger.released += 1
 
     def _observe(self, text: str) -> Observation:
         noise = f" noise {self.noise()}" if self.noise else ""

@@ -89,6 +89,10 @@ class Env(Protocol):
     object is never used by two threads at once. A class whose ``reset`` and ``step`` take microseconds and never
     block may say ``quick = True``: they are then called on the event loop itself, without a thread.
 
+    A class whose objects share something costly (a JVM, a browser) may have ``release``, a class method that frees it
+    and never raises; the next session makes it anew. Where that dies under a session, the session's call raises
+    ``InfrastructureError("session_lost", ...)``: clients rebuild the episode from its actions.
+
     Equal ``(split, index, seed)`` and equal actions give equal observations in any process under any
     PYTHONHASHSEED.
     """

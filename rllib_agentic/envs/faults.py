@@ -22,6 +22,7 @@ class FaultCode(StrEnum):
     FULL = "full"  # no free slot: come back later
     ENV_FAILED = "env_failed"  # the environment's own code raised
     ENV_TIMEOUT = "env_timeout"  # the environment's own code did not come back
+    ENV_LOST = "env_lost"  # what the environment ran on died under it: a JVM, a browser
     UNREACHABLE = "unreachable"  # no answer from the service, or from the worker behind it
     BAD_ANSWER = "bad_answer"  # an answer, but not of this protocol
 
@@ -38,6 +39,7 @@ HTTP_STATUS: dict[FaultCode, int] = {
     FaultCode.BAD_INPUT: 422,
     FaultCode.FULL: 429,
     FaultCode.ENV_FAILED: 500,
+    FaultCode.ENV_LOST: 410,
     FaultCode.ENV_TIMEOUT: 504,
     FaultCode.UNREACHABLE: 503,
     FaultCode.BAD_ANSWER: 502,
@@ -46,6 +48,7 @@ HTTP_STATUS: dict[FaultCode, int] = {
 _KINDS: dict[FaultCode, str] = {
     FaultCode.UNKNOWN_SESSION: "session_lost",
     FaultCode.SESSION_CLOSED: "session_lost",
+    FaultCode.ENV_LOST: "session_lost",
     FaultCode.FULL: "env_full",
     FaultCode.ENV_FAILED: "env_error",
     FaultCode.ENV_TIMEOUT: "env_timeout",

@@ -14,7 +14,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from rllib_agentic.envs.env import Env, EnvSchema, Observation, StepResult
 from rllib_agentic.envs.faults import EnvFault, FaultCode
 from rllib_agentic.envs.threads import BlockingCalls
-from rllib_agentic.errors import InputError
+from rllib_agentic.errors import InfrastructureError, InputError
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -44,6 +44,7 @@ class EnvHost:
         try:
             self.schema: EnvSchema = probe.schema()
             quick = bool(getattr(probe, "quick", False))
+            self._release: Callable[[], None] = getattr(probe, "release", _nothing)
         finally:
             probe.close()
         self._threads = None if quick else BlockingCalls(self.schema.name)
@@ -68,6 +69,13 @@ class EnvHost:
                 FaultCode.BAD_INPUT,
                 f"{self.schema.name}: split {split!r} has the task indices 0 to {size - 1}, got {index!r}",
             )
+
+    def release(self) -> None:
+        """Free what the sessions of this process share. Blocks; call it when no session is open."""
+        try:
+            self._release()
+        except Exception:
+            _log.warning("release of %s raised, though release must never raise", self.schema.name, exc_info=True)
 
     def open(self) -> HostedEnv:
         """A place for one session; nothing is made yet."""
@@ -156,6 +164,9 @@ class HostedEnv:
             return work()
         except InputError as error:
             raise EnvFault(FaultCode.BAD_INPUT, str(error)) from error
+        except InfrastructureError as error:
+            code = FaultCode.ENV_LOST if error.kind == "session_lost" else FaultCode.ENV_FAILED
+            raise EnvFault(code, f"{what}: {error}") from error
         except (Exception, SystemExit) as error:
             _log.warning("%s failed", what, exc_info=True)
             raise EnvFault(FaultCode.ENV_FAILED, f"{what} raised {type(error).__name__}: {error}") from error
@@ -173,6 +184,10 @@ class HostedEnv:
                 env.close()
             except Exception:
                 _log.warning("close of %r raised, though close must never raise", env, exc_info=True)
+
+
+def _nothing() -> None:
+    """What most environments share."""
 
 
 def _check(value: object, expected: type[Observation | StepResult], what: str) -> None:

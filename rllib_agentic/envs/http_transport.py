@@ -16,8 +16,10 @@ from rllib_agentic.envs.wire import (
     BatchAnswer,
     ErrorAnswer,
     HealthAnswer,
+    MetricsAnswer,
     Patience,
     Request,
+    ResetAnswer,
     SchemaAnswer,
     routing_key,
 )
@@ -60,6 +62,22 @@ class HttpTransport:
     async def health(self) -> HealthAnswer:
         """See :class:`Transport`."""
         return await self._call("GET", "/v1/health", HealthAnswer)
+
+    async def metrics(self) -> MetricsAnswer:
+        """What the service's workers did.
+
+        Raises:
+            EnvFault: ``unreachable`` or ``bad_answer``.
+        """
+        return await self._call("GET", "/v1/metrics", MetricsAnswer)
+
+    async def full_reset(self) -> ResetAnswer:
+        """End all sessions of the service, whoever opened them, and free what they share.
+
+        Raises:
+            EnvFault: ``unreachable`` or ``bad_answer``.
+        """
+        return await self._call("POST", "/v1/full_reset", ResetAnswer)
 
     async def schema(self) -> SchemaAnswer:
         """See :class:`Transport`."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rllib_agentic.envs.faults import FaultCode
 
-WORTH_ANOTHER_SESSION = (FaultCode.ENV_FAILED, FaultCode.ENV_TIMEOUT)
+WORTH_ANOTHER_SESSION = (FaultCode.ENV_FAILED, FaultCode.ENV_TIMEOUT, FaultCode.ENV_LOST)
 
 
 class RetryPolicy(NamedTuple):

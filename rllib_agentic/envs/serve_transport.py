@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import BaseModel
 from ray import serve
 from ray.exceptions import RayActorError
 from ray.serve.exceptions import RayServeException
@@ -17,12 +18,15 @@ from rllib_agentic.envs.wire import (
     Answer,
     BatchAnswer,
     HealthAnswer,
+    MetricsAnswer,
     Patience,
     Request,
+    ResetAnswer,
     SchemaAnswer,
     routing_key,
 )
 
+M = TypeVar("M", bound=BaseModel)
 WORKER_DEPLOYMENT = "EnvReplica"
 _UNREACHABLE = (RayActorError, RayServeException, TimeoutError)
 _HEALTH_TIMEOUT_S = 5.0
@@ -57,12 +61,26 @@ class ServeTransport:
 
     async def health(self) -> HealthAnswer:
         """See :class:`Transport`."""
-        calls = self._handle.broadcast("health").results_async(return_exceptions=True)
-        bodies = await self._reach(calls, _HEALTH_TIMEOUT_S)
-        answers = [HealthAnswer.model_validate_json(body) for body in bodies if isinstance(body, bytes)]
-        if not answers:
-            raise EnvFault(FaultCode.UNREACHABLE, "no worker is running")
+        answers = await self._broadcast("health", HealthAnswer, _HEALTH_TIMEOUT_S)
         return HealthAnswer(env=answers[0].env, workers=[worker for answer in answers for worker in answer.workers])
+
+    async def metrics(self) -> MetricsAnswer:
+        """What the workers that answer at once did.
+
+        Raises:
+            EnvFault: ``unreachable``.
+        """
+        answers = await self._broadcast("metrics", MetricsAnswer, _HEALTH_TIMEOUT_S)
+        return MetricsAnswer(env=answers[0].env, workers=[worker for answer in answers for worker in answer.workers])
+
+    async def full_reset(self) -> ResetAnswer:
+        """End all sessions of the service, whoever opened them, and free what they share.
+
+        Raises:
+            EnvFault: ``unreachable``.
+        """
+        answers = await self._broadcast("full_reset", ResetAnswer, _CALL_TIMEOUT_S)
+        return ResetAnswer(sessions_closed=sum(answer.sessions_closed for answer in answers))
 
     async def schema(self) -> SchemaAnswer:
         """See :class:`Transport`."""
@@ -83,6 +101,14 @@ class ServeTransport:
 
     async def aclose(self) -> None:
         """Nothing to close: handles belong to Serve."""
+
+    async def _broadcast(self, method: str, model: type[M], timeout_s: float) -> list[M]:
+        calls = self._handle.broadcast(method).results_async(return_exceptions=True)
+        bodies = await self._reach(calls, timeout_s)
+        answers = [model.model_validate_json(body) for body in bodies if isinstance(body, bytes)]
+        if not answers:
+            raise EnvFault(FaultCode.UNREACHABLE, "no worker is running")
+        return answers
 
     async def _batch_of(self, key: str, requests: list[Request], patience: Patience) -> list[Answer]:
         async def send(body: bytes) -> BatchAnswer:

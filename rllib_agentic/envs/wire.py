@@ -241,6 +241,45 @@ class HealthAnswer(_Wire):
     workers: list[WorkerHealth]
 
 
+class WorkerMetrics(_Wire):
+    """What one worker did since it began.
+
+    Attributes:
+        worker_id: a routing key that leads to it.
+        sessions: live now.
+        sessions_begun: episodes begun.
+        sessions_expired: closed because no request came for too long.
+        steps: steps answered.
+        stuck_calls: calls that never came back.
+        errors: failed requests by code.
+        reset_latencies: buckets and counts, see :class:`Latencies`; waiting for the session's turn included.
+        step_latencies: likewise.
+    """
+
+    worker_id: str
+    sessions: int
+    sessions_begun: int
+    sessions_expired: int
+    steps: int
+    stuck_calls: int
+    errors: dict[str, int]
+    reset_latencies: list[tuple[int, int]]
+    step_latencies: list[tuple[int, int]]
+
+
+class MetricsAnswer(_Wire):
+    """What the workers that answered at once did."""
+
+    env: str
+    workers: list[WorkerMetrics]
+
+
+class ResetAnswer(_Wire):
+    """After a full reset: how many sessions it ended."""
+
+    sessions_closed: int
+
+
 class SchemaAnswer(_Wire):
     """What a client must know before the first episode, and the limits of the service."""
 

@@ -2,9 +2,13 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -21,6 +25,7 @@ from rllib_agentic.envs.remote import RemoteClient
 from rllib_agentic.envs.replay import ReplayingClient
 from rllib_agentic.envs.retries import RetryPolicy
 from rllib_agentic.envs.serve_transport import ServeTransport
+from rllib_agentic.envs.service_metrics import summarize
 from rllib_agentic.envs.session import EnvSession
 from rllib_agentic.envs.settings import EnvSettings
 from rllib_agentic.envs.wire import routing_key
@@ -44,7 +49,14 @@ class Service(NamedTuple):
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    ray.init(address="local", num_cpus=2, object_store_memory=100_000_000, include_dashboard=False, log_to_driver=False)
+    ray.init(
+        address="local",
+        num_cpus=4,
+        object_store_memory=100_000_000,
+        include_dashboard=False,
+        log_to_driver=False,
+        _system_config={"metrics_report_interval_ms": 500},
+    )
     try:
         ray.cloudpickle.register_pickle_by_value(counter_env)
         with socket.socket() as free:
@@ -217,3 +229,70 @@ def test_a_lost_episode_goes_on_elsewhere(service):
         await witness.aclose()
 
     asyncio.run(run())
+
+
+def test_the_figures_of_all_replicas_and_their_place_on_rays_endpoint(service):
+    async def run():
+        transport = service.transport()
+        while summarize(before := await transport.metrics())["workers"] < REPLICAS:
+            await asyncio.sleep(0.1)  # a test above killed one
+        client = RemoteClient(transport, RETRIES)
+        sessions = await asyncio.gather(*(client.create(task(number)) for number in range(6)))
+        await asyncio.gather(*(session.step("inc") for session in sessions))
+        with pytest.raises(InfrastructureError):
+            await sessions[0].step("raise")
+        now = summarize(await transport.metrics())
+        grown = {
+            name: now[name] - summarize(before).get(name, 0)
+            for name in ("sessions_begun", "steps", "errors/env_failed")
+        }
+        assert grown == {"sessions_begun": 6, "steps": 6, "errors/env_failed": 1}
+        assert (now["workers"], now["sessions"]) == (REPLICAS, summarize(before)["sessions"] + 5)
+        assert (await transport.full_reset()).sessions_closed == now["sessions"]
+        await client.aclose()
+        node = ray.nodes()[0]
+        url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+        wanted = re.compile(r'^ray_rllib_env_(steps|step_latency_s)\w*{.*app="processes".*env="counter"', re.MULTILINE)
+        async with asyncio.timeout(60), httpx.AsyncClient(trust_env=False) as http:
+            while {match[1] for match in wanted.finditer((await http.get(url)).text)} != {"steps", "step_latency_s"}:
+                await asyncio.sleep(0.5)
+
+    asyncio.run(run())
+
+
+def test_an_application_from_serves_own_commands(service):
+    from serve_envs.builder import ServeArguments, app
+
+    args = '{"size": 3, "train": 10, "validation": 2, "test": 2}'  # as on the command line
+    given = ServeArguments.model_validate({"env": "frozenlake", "args": args, "cpus_per_replica": "0"})
+    serve.run(app(given), name="built", route_prefix="/built")
+    response = httpx.get(service.url.replace("processes", "built") + "/v1/schema", timeout=60, trust_env=False)
+    assert response.json()["env"]["splits"] == {"train": 10, "validation": 2, "test": 2}
+    serve.delete("built")
+
+
+DRIVER = """
+import ray, sys, time
+ray.init(address=sys.argv[1], log_to_driver=False)
+from rllib_agentic.envs.settings import EnvSettings
+from serve_envs.app import deploy
+print(deploy("bandit", EnvSettings()), flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_killed_driver_leaves_no_application_on_the_cluster(service):
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, ray.get_runtime_context().gcs_address], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert driver.stdout is not None
+        app = driver.stdout.readline().strip()
+        assert app in serve.status().applications
+    finally:
+        driver.kill()
+        driver.communicate()
+    deadline = time.monotonic() + 120
+    while app in serve.status().applications and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert set(serve.status().applications) == {"processes"}  # what others hold goes on

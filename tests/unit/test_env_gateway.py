@@ -10,7 +10,7 @@ import pytest
 from counter_env import CounterEnv, Ledger
 
 from rllib_agentic.envs import wire
-from rllib_agentic.envs.faults import HTTP_STATUS, FaultCode
+from rllib_agentic.envs.faults import HTTP_STATUS, EnvFault, FaultCode
 from rllib_agentic.envs.hosting import EnvHost
 from serve_envs.gateway import make_http_app
 from serve_envs.worker import EnvWorker
@@ -193,10 +193,40 @@ def test_health_answers_while_steps_sleep():  # EV17
     over_http(talk)
 
 
+def test_figures_and_a_full_reset_over_http():
+    async def talk(http, ledger):
+        await post(http, "create", **CREATE)
+        await post(http, "step", session_id="a", step=1, action="inc")
+        (worker,) = (await http.get("/v1/metrics")).json()["workers"]
+        assert (worker["sessions"], worker["sessions_begun"], worker["steps"], worker["errors"]) == (1, 1, 1, {})
+        assert (await http.post("/v1/full_reset")).json() == {"sessions_closed": 1}
+        assert code_of(await post(http, "step", session_id="a", step=2, action="inc")) == "session_closed"
+        assert (await post(http, "create", session_id="b", split="train", index=0)).status_code == 200
+
+    over_http(talk)
+
+
+def test_a_service_whose_workers_are_gone_says_so():
+    class Gone:
+        async def health(self):
+            raise EnvFault(FaultCode.UNREACHABLE, "no worker is running")
+
+    async def run():
+        transport = httpx.ASGITransport(make_http_app(Gone()))  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://env") as http:
+            for path in ("/v1/health", "/openenv/health"):
+                assert code_of(await http.get(path)) == "unreachable"
+
+    asyncio.run(run())
+
+
 def test_the_openapi_document_names_every_path_and_the_error_body():
     async def talk(http, ledger):
         document = (await http.get("/openapi.json")).json()
-        paths = {f"/v1/{name}" for name in ("health", "schema", "create", "step", "state", "close", "batch")}
+        paths = {
+            f"/v1/{name}"
+            for name in ("health", "metrics", "full_reset", "schema", "create", "step", "state", "close", "batch")
+        }
         assert paths == {path for path in document["paths"] if path.startswith("/v1/")}
         assert {"/agentgym/create", "/agentgym/{split}/reset", "/openenv/step"} <= set(document["paths"])
         step = document["paths"]["/v1/step"]["post"]

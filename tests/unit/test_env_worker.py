@@ -1,6 +1,7 @@
 """The worker without Ray: sessions, numbered steps, faults, slots, time to live."""
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -8,11 +9,15 @@ from typing import Any
 
 import pytest
 from counter_env import CounterEnv, Ledger, QuickCounterEnv
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rllib_agentic.envs import hosting, wire
 from rllib_agentic.envs.env import Env
 from rllib_agentic.envs.faults import FaultCode
 from rllib_agentic.envs.hosting import EnvHost
+from rllib_agentic.envs.latencies import Latencies
+from rllib_agentic.envs.service_metrics import summarize
 from rllib_agentic.envs.threads import BlockingCalls
 from serve_envs.worker import EnvWorker
 
@@ -352,6 +357,96 @@ def test_a_cancelled_caller_leaves_no_half_done_step():
         await worker.aclose()
 
     asyncio.run(run())
+
+
+def test_a_restart_begins_anew_under_the_same_id_and_its_repeats_do_not():
+    def restart(nonce, index=0):
+        return wire.RestartRequest(session_id="a", nonce=nonce, split="train", index=index)
+
+    def act(nonce, action):
+        return wire.ActRequest(session_id="a", nonce=nonce, action=action)
+
+    async def run():
+        worker = make_worker(ledger := Ledger(), max_sessions=1)
+        first = await ask(worker, restart("r1"))
+        assert await ask(worker, restart("r1")) == first
+        assert text_of(await ask(worker, act("1", "inc"))) == "1"
+        assert text_of(await ask(worker, act("1", "inc"))) == "1"
+        assert text_of(await ask(worker, act("2", "inc"))) == "2"
+        assert (await ask(worker, restart("r2", 3))).observation.messages[0].content == "TASK train 3 0"
+        end = await ask(worker, act("3", "end"))
+        assert (end.step, end.total_reward) == (1, 1.0)
+        assert code_of(await ask(worker, act("4", "inc"))) is FaultCode.EPISODE_OVER
+        ledger.failing_resets = 1
+        failed = await ask(worker, restart("r3"))
+        assert code_of(failed) is FaultCode.ENV_FAILED
+        assert await ask(worker, restart("r3")) == failed
+        assert (await ask(worker, restart("r4"))).kind == "created"  # after a failure it may begin anew
+        await ask(worker, close("a"))
+        assert code_of(await ask(worker, restart("r5"))) is FaultCode.SESSION_CLOSED  # after a close it may not
+        await worker.aclose()
+        return ledger.made, ledger.closed
+
+    assert asyncio.run(run()) == (4, 4)
+
+
+def test_what_an_environment_runs_on_may_die():
+    async def run():
+        worker = make_worker(ledger := Ledger())
+        await ask(worker, create("a"))
+        lost = await ask(worker, step("a", 1, "lose"))
+        assert code_of(lost) is FaultCode.ENV_LOST
+        assert lost.to_fault().to_client_error("here").kind == "session_lost"
+        assert await sessions_of(worker) == 0
+        await worker.aclose()
+        return ledger.made, ledger.closed
+
+    assert asyncio.run(run()) == (1, 1)
+
+
+def test_a_full_reset_ends_all_sessions_and_frees_what_they_share():
+    async def run():
+        worker = make_worker(ledger := Ledger())
+        await worker.batch([create("a"), create("b")], SOON)
+        assert (await worker.full_reset()).sessions_closed == 2
+        assert (ledger.closed, ledger.released) == (2, 1)
+        assert "full reset" in (await ask(worker, step("a", 1, "inc"))).error.message
+        assert (await ask(worker, create("c"))).kind == "created"
+        await worker.aclose()
+        return ledger.made, ledger.closed, ledger.released
+
+    assert asyncio.run(run()) == (3, 3, 2)
+
+
+def test_a_worker_counts_what_it_does():
+    async def run():
+        clock = Clock()
+        worker = make_worker(Ledger(), ttl_s=5.0, clock=clock)
+        await worker.batch([create("a"), create("b"), create("c", 99)], SOON)
+        await worker.batch([step("a", 1, "inc"), step("b", 1, "raise"), step("x", 1, "inc")], SOON)
+        clock.now = 6.0
+        worker.sweep()
+        numbers = summarize(await worker.metrics())
+        await worker.aclose()
+        return numbers
+
+    numbers = asyncio.run(run())
+    counted = {name: value for name, value in numbers.items() if not name.endswith("_s")}
+    assert counted == {
+        "workers": 1, "sessions": 0, "sessions_begun": 2, "sessions_expired": 1, "steps": 1, "stuck_calls": 0,
+        "errors": 3, "errors/bad_input": 1, "errors/env_failed": 1, "errors/unknown_session": 1,
+    }  # fmt: skip
+    assert set(numbers) - set(counted) == {f"{what}_p{p}_s" for what in ("reset", "step") for p in (50, 90, 99)}
+
+
+@given(st.lists(st.floats(1e-5, 1e3), min_size=1, max_size=200), st.integers(1, 99), st.integers(0, 200))
+def test_percentiles_are_right_to_a_bucket_however_the_counts_were_added_up(durations, percent, cut):
+    parts = Latencies(), Latencies()
+    for number, duration in enumerate(durations):
+        parts[number < cut].add(duration)
+    merged = Latencies(parts[0].counts() + parts[1].counts())
+    exact = sorted(durations)[max(0, math.ceil(len(durations) * percent / 100) - 1)]
+    assert merged.percentile(percent) == pytest.approx(exact, rel=0.06)
 
 
 def test_an_environment_instead_of_a_factory_is_a_type_error():  # EV11
