@@ -12,11 +12,12 @@ from rllib_agentic.tools.calling.strict_json import JsonFault, decode
 from rllib_agentic.tools.output import shorten
 
 NAMES = ("search", "python", "Finish")
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
-WORDS = "<think> </think> <tool_call> </tool_call> <search> </search> <search/> ```output Action: search [ ] ( ) { } , [{ \\"
+TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
+WORDS = "<think> </think> <tool_call> </tool_call> <search> </search> <search/> ```output Action: search"
 MARKS = st.sampled_from(
     [
         *WORDS.split(),
+        *("[", "]", "(", ")", "{", "}", ",", "[{", "\\"),
         *('{"name": ', '"search"', '"arguments": ', "```python\n", "\n```\n", "Action Input:", "\nObservation:"),
         *("Final Answer:", "\n", " ", "\r\n", "\x00"),
     ]
@@ -60,7 +61,7 @@ def test_python_calls_come_back(arguments: dict) -> None:
     assert call == Call("search", {"x" + name: value for name, value in arguments.items()})
 
 
-@given(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="`\r"), max_size=60))
+@given(st.text(st.characters(codec="utf-8", exclude_characters="`\r"), max_size=60))
 @settings(max_examples=40, deadline=None)
 def test_code_comes_back(code: str) -> None:
     reading = read("fenced", f"So:\n```python\n{code}\n```\n```output")
@@ -87,7 +88,7 @@ def test_strict_json_reads_what_json_reads_or_says_why_not(text: str) -> None:
     assert value == json.loads(text, strict=False)
 
 
-@given(st.text(st.characters(exclude_categories=("Cs",)), max_size=80), st.integers(1, 40))
+@given(st.text(st.characters(codec="utf-8"), max_size=80), st.integers(1, 40))
 @settings(max_examples=100, deadline=None)
 def test_shortened_texts_keep_their_ends(text: str, most: int) -> None:
     short = shorten(text, most)
