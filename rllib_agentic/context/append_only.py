@@ -15,7 +15,7 @@ from rllib_agentic.trajectory.turn import Ids
 class AppendOnly(ContextSettings):
     """Bridges every turn; where the template rewrites history, renders it whole as a new segment."""
 
-    def make(self) -> ContextStrategy:
+    def make(self, max_context_tokens: int | None = None) -> ContextStrategy:
         """Itself: it remembers nothing."""
         return self
 

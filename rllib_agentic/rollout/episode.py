@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rllib_agentic.context import ContextStrategy, Exchange, Rewrite
+from rllib_agentic.context import Ask, ContextStrategy, Exchange, Extend, Note, Rewrite
 from rllib_agentic.engines.engine import Completion, GenerationRequest, TurnSampler
 from rllib_agentic.engines.legal_tokens import TokenTrie
 from rllib_agentic.engines.stop_strings import up_to_stop
@@ -20,6 +20,7 @@ from rllib_agentic.errors import InfrastructureError
 from rllib_agentic.rendering.renderer import Renderer
 from rllib_agentic.rollout.limits import RolloutSettings
 from rllib_agentic.rollout.live_episode import EpisodeEvent, EpisodeObserver, LiveEpisode
+from rllib_agentic.rollout.note_writer import NoteWriter
 from rllib_agentic.rollout.seeds import seed_of
 from rllib_agentic.trajectory.checksum import ENGINE_CHECKSUM, checksum_turn
 from rllib_agentic.trajectory.message import Message
@@ -58,23 +59,25 @@ class Rollout:
         engine: samples turns.
         renderer: the model's chat format.
         clients: environment name to client, on whatever backend.
-        make_strategy: makes a context strategy an episode.
+        make_strategy: makes a context strategy an episode, given the most tokens of a segment.
         make_trie: from admissible actions to the legal-token trie.
         settings: limits and sampling.
         tools: environment name to the tool definitions that the chat template is to show.
         stop_strings: environment name to its stop strings, beside those of ``settings``.
         observer: is told when an episode is created, starts, has one more turn, and ends; None for nobody.
+        writer: writes the notes that a context strategy asks another model for; None where none does.
     """
 
     engine: TurnSampler
     renderer: Renderer
     clients: Mapping[str, EnvClient]
-    make_strategy: Callable[[], ContextStrategy]
+    make_strategy: Callable[[int], ContextStrategy]
     make_trie: Callable[[Sequence[str]], TokenTrie]
     settings: RolloutSettings
     tools: Mapping[str, Sequence[dict[str, Any]]] = field(default_factory=dict)
     stop_strings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     observer: EpisodeObserver | None = None
+    writer: NoteWriter | None = None
 
     async def run(self, plan: EpisodePlan) -> Trajectory:
         """Play one episode to its end.
@@ -82,7 +85,7 @@ class Rollout:
         An infrastructure failure, a stuck environment included, gives an *invalid* trajectory with what happened so
         far. Bugs and bad input raise.
         """
-        episode = _Episode(self, plan, self.make_strategy())
+        episode = _Episode(self, plan, self.make_strategy(self.settings.max_context_tokens))
         started = time.monotonic()
         episode.tell(EpisodeEvent.CREATED)
         try:
@@ -117,6 +120,7 @@ class _Episode:
     env_seconds: float = 0.0
     cached_tokens: int = 0
     checksum: int = 0
+    notes: int = 0
     live: LiveEpisode = field(init=False)
 
     def __post_init__(self) -> None:
@@ -171,7 +175,7 @@ class _Episode:
                     self.end_reason = "terminated" if result.terminated else "env_truncated"
                     return
                 if number + 1 < self.plan.max_turns:
-                    self._prepare_context()
+                    await self._prepare_context(number)
         finally:
             await session.close()
 
@@ -181,21 +185,31 @@ class _Episode:
         if room < 1:
             self.end_reason = "max_context"
             return None
-        budget = min(limits.max_tokens_per_turn, room)
-        if limits.max_tokens_per_episode is not None:
-            budget = min(budget, limits.max_tokens_per_episode - sum(len(t.action_ids) for t in self.turns))
+        budget = self._budget(limits.max_tokens_per_turn, room)
         if budget < 1:
             self.end_reason = "max_tokens"
             return None
         legal = None
         if limits.legal_tokens and observation.actions is not None:
             legal = self.rollout.make_trie(observation.actions)
+        completion = await self._generate(self.segment_ids, budget, seed_of(self.plan.seed, number), legal)
+        self.checksum = checksum_turn(self.checksum, self.segment_ids, completion.ids)
+        return completion
+
+    def _budget(self, most: int, room: int) -> int:
+        """Tokens that may be sampled now, under the limits of the turn, the segment and the episode."""
+        budget = min(most, room)
+        of_episode = self.rollout.settings.max_tokens_per_episode
+        return budget if of_episode is None else min(budget, of_episode - sum(len(t.action_ids) for t in self.turns))
+
+    async def _generate(self, context_ids: Ids, max_tokens: int, seed: int, legal: TokenTrie | None) -> Completion:
+        limits = self.rollout.settings
         completion = await self.rollout.engine.generate(
             GenerationRequest(
-                context_ids=self.segment_ids,
-                max_tokens=budget,
+                context_ids=context_ids,
+                max_tokens=max_tokens,
                 temperature=limits.temperature,
-                seed=seed_of(self.plan.seed, number),
+                seed=seed,
                 top_p=limits.top_p,
                 top_k=limits.top_k,
                 stop_ids=self.rollout.renderer.stop_ids,
@@ -206,11 +220,12 @@ class _Episode:
             )
         )
         if completion.finish_reason is FinishReason.ABORT or not len(completion.ids):
-            raise InfrastructureError("generation_aborted", f"episode {self.episode_id}: turn {number} was aborted")
+            raise InfrastructureError(
+                "generation_aborted", f"episode {self.episode_id}: turn {len(self.turns)} was aborted"
+            )
         if not np.isfinite(completion.logprobs).all():
             raise InfrastructureError("engine_nonfinite", f"episode {self.episode_id}: the engine gave no logprobs")
         self.cached_tokens += completion.cached_tokens
-        self.checksum = checksum_turn(self.checksum, self.segment_ids, completion.ids)
         return completion
 
     def _text(self, completion: Completion) -> str:
@@ -222,18 +237,12 @@ class _Episode:
         return completion.finish_reason is FinishReason.LENGTH and self.rollout.settings.cut_turn == "end_episode"
 
     def _record(self, completion: Completion, text: str, before: Observation, result: StepResult | None) -> None:
-        turn = Turn(
-            context_ids=self.added_ids,
-            action_ids=completion.ids,
-            logprobs=completion.logprobs,
-            policy_versions=completion.policy_versions,
-            finish_reason=completion.finish_reason,
-            segment=self.segment,
-            text=text,
+        turn = self._turn(
+            completion,
+            text,
             observation=() if result is None else result.observation.messages,
             reward=0.0 if result is None else result.reward,
             rewards={} if result is None else dict(result.rewards),
-            legal_tokens=completion.legal_tokens,
             state_key=before.state_key,
             metrics={} if result is None else dict(result.metrics),
         )
@@ -248,16 +257,60 @@ class _Episode:
         )
         self.tell(EpisodeEvent.STEP)
 
-    def _prepare_context(self) -> None:
+    def _turn(self, completion: Completion, text: str, **outcome: Any) -> Turn:
+        return Turn(
+            context_ids=self.added_ids,
+            action_ids=completion.ids,
+            logprobs=completion.logprobs,
+            policy_versions=completion.policy_versions,
+            finish_reason=completion.finish_reason,
+            segment=self.segment,
+            text=text,
+            legal_tokens=completion.legal_tokens,
+            **outcome,
+        )
+
+    async def _prepare_context(self, number: int) -> None:
         step = self.strategy.next(
             self.rollout.renderer, self.prompt, self.exchanges, self.segment_ids, tools=self._tools
         )
+        if isinstance(step, Ask):
+            step = step.then(await self._write_note(step, number))
+        self._take(step)
+
+    def _take(self, step: Extend | Rewrite) -> None:
         if isinstance(step, Rewrite):
             self.segment += 1
             self._open_segment(step.context_ids)
         else:
             self.added_ids = step.added_ids
             self.segment_ids = np.concatenate([self.segment_ids, step.added_ids])
+
+    async def _write_note(self, ask: Ask, number: int) -> Note | None:
+        """Have a note written: by the other model, or by the policy, whose note may be a turn of the trajectory."""
+        seed = seed_of(self.plan.seed, "note", number)
+        if not ask.by_policy:
+            assert self.rollout.writer is not None, "a runner whose context asks for another model has one"
+            self.notes += 1
+            return Note(await self.rollout.writer.write(ask.messages, ask.max_tokens, seed), None)
+        context_ids = (
+            ask.step.context_ids
+            if isinstance(ask.step, Rewrite)
+            else np.concatenate([self.segment_ids, ask.step.added_ids])
+        )
+        budget = self._budget(ask.max_tokens, self.rollout.settings.max_context_tokens - len(context_ids))
+        if budget < 1:
+            return None
+        completion = await self._generate(context_ids, budget, seed, None)
+        self.notes += 1
+        text = self._text(completion)
+        if ask.trained:
+            self._take(ask.step)
+            self.checksum = checksum_turn(self.checksum, self.segment_ids, completion.ids)
+            self.turns.append(self._turn(completion, text, metrics={"note": 1.0}))
+            self.segment_ids, self.added_ids = np.concatenate([self.segment_ids, completion.ids]), NO_IDS
+            self.tell(EpisodeEvent.STEP)
+        return Note(text, completion.ids, completion.finish_reason)
 
     def _open_segment(self, context_ids: Ids) -> None:
         self.segment_ids = self.added_ids = context_ids
@@ -281,6 +334,7 @@ class _Episode:
                 "seconds": seconds,
                 "env_seconds": self.env_seconds,
                 "cached_tokens": self.cached_tokens,
+                "notes": self.notes,
                 ENGINE_CHECKSUM: self.checksum,
             },
         )

@@ -39,7 +39,7 @@ class Speech:
 
     renderer: Renderer
     tries: ActionTries
-    make_strategy: Callable[[], ContextStrategy]
+    make_strategy: Callable[[int], ContextStrategy]
     settings: RolloutSettings
     tools: Sequence[dict[str, Any]] = ()
 
