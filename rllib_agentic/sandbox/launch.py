@@ -87,9 +87,8 @@ class WarmParent:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         try:
-            with self._lock:
+            with theirs, self._lock:
                 socket.send_fds(self._control, [b"c".ljust(MESSAGE_BYTES)], [theirs.fileno()])
-            theirs.close()
             answer, _ = ask(ours, b"", _START_S)
         except (OSError, TimeoutError) as error:
             ours.close()

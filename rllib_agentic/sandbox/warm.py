@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import select
 import socket
 import threading
 import warnings
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from rllib_agentic.errors import InfrastructureError
 from rllib_agentic.sandbox.code import clean_code
@@ -31,6 +33,13 @@ class _Cell:
     def __init__(self, connection: socket.socket, number: int) -> None:
         self.connection = connection
         self.number = number
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still listens; an idle cell says nothing, so that whatever comes is its end."""
+        poll = select.poll()
+        poll.register(self.connection, select.POLLIN)
+        return not poll.poll(0)
 
 
 class WarmSandbox:
@@ -93,22 +102,49 @@ class WarmSandbox:
         self.close()
 
     def _borrow(self) -> _Cell | Future[_Cell]:
-        """An idle or a new cell; where all are lent, one to wait for."""
+        """An idle or a new cell; where all are lent, one to wait for. Takes milliseconds at most, as a rule."""
+        if idle := self._take_idle():
+            return idle
         with self._lock:
             if self._closed:
                 raise _closed()
-            if self._idle:
-                self._lent += 1
-                return self._idle.pop()
             if self._lent >= self.settings.most_cells:
                 self._waiting.append(Future())
                 return self._waiting[-1]
             self._lent += 1
         try:
-            return _Cell(*self._parent.cell())
+            return self._new_cell()
         except BaseException:
             self._give_back(None)
             raise
+
+    def _take_idle(self) -> _Cell | None:
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                cell = self._idle.pop()
+                if cell.alive:
+                    self._lent += 1
+                    return cell
+            cell.connection.close()
+
+    def _new_cell(self) -> _Cell:
+        parent = self._parent
+        try:
+            return _Cell(*parent.cell())
+        except InfrastructureError:
+            if parent.alive:
+                raise
+        with self._lock:
+            if self._closed:
+                raise _closed()
+            if self._parent is parent:
+                logger.warning("sandbox: the warm parent has died; starting another")
+                parent.close()
+                self._parent = WarmParent(self.settings, self.isolation)
+            parent = self._parent
+        return _Cell(*parent.cell())
 
     def _give_back(self, cell: _Cell | None) -> None:
         """Take a cell back; None for one that is lost."""
@@ -134,8 +170,9 @@ class WarmSandbox:
         return None
 
     def _discard(self, cell: _Cell) -> None:
-        self._parent.kill(cell.number)
-        cell.connection.close()
+        cell.connection.close()  # it ends, and what runs in it; and if it does not:
+        if self.isolation != "none":
+            self._parent.kill(cell.number)
         self._give_back(None)
 
 
@@ -181,32 +218,44 @@ class WarmSession:
         self.close()
 
     def _ask(self, code: str, stdin: str, timeout_s: float | None, persist: bool) -> Execution:
-        if self._cell is None:
-            cell = self._sandbox._borrow()
-            self._cell = cell.result() if isinstance(cell, Future) else cell
         limit = timeout_s or self._sandbox.settings.timeout_s
-        with self._giving_up(self._cell):
-            answer = ask(self._cell.connection, self._request(code, stdin, limit, persist), limit + _GRACE_S)
-            return self._execution(answer, persist)
+        request = self._request(code, stdin, limit, persist)
+        for may_repeat in (True, False):
+            if self._cell is None:
+                cell = self._sandbox._borrow()
+                self._cell = cell.result() if isinstance(cell, Future) else cell
+            with self._giving_up(self._cell, may_repeat):
+                return self._execution(ask(self._cell.connection, request, limit + _GRACE_S), persist)
+        raise AssertionError("the second try returns or raises")
+
+    async def _borrow_async(self) -> _Cell:
+        cell = await asyncio.to_thread(self._sandbox._borrow)
+        return await asyncio.wrap_future(cell) if isinstance(cell, Future) else cell
 
     async def _ask_async(self, code: str, stdin: str, timeout_s: float | None, persist: bool) -> Execution:
-        if self._cell is None:
-            cell = self._sandbox._borrow()
-            self._cell = await asyncio.wrap_future(cell) if isinstance(cell, Future) else cell
         limit = timeout_s or self._sandbox.settings.timeout_s
-        with self._giving_up(self._cell):
-            request = self._request(code, stdin, limit, persist)
-            answer = await ask_async(self._cell.connection, request, limit + _GRACE_S)
-            return self._execution(answer, persist)
+        request = self._request(code, stdin, limit, persist)
+        for may_repeat in (True, False):
+            if self._cell is None:
+                self._cell = self._sandbox._take_idle() or await self._borrow_async()
+            with self._giving_up(self._cell, may_repeat):
+                return self._execution(await ask_async(self._cell.connection, request, limit + _GRACE_S), persist)
+        raise AssertionError("the second try returns or raises")
 
     @contextlib.contextmanager
-    def _giving_up(self, cell: _Cell) -> Any:
-        """A cell that failed, or whose caller was cancelled, is not used again."""
+    def _giving_up(self, cell: _Cell, may_repeat: bool) -> Iterator[None]:
+        """A cell that failed, or whose caller was cancelled, is not used again.
+
+        Passes over the end of a cell that held no variables where the call may be repeated: programs cannot end their
+        cells, so it was the machine (the warm parent was killed, say).
+        """
         try:
             yield
         except BaseException as error:
-            self._cell, self._alive = None, False
+            held, self._cell, self._alive = self._alive, None, False
             self._sandbox._discard(cell)
+            if isinstance(error, ConnectionError) and may_repeat and not held:
+                return
             if isinstance(error, TimeoutError | OSError | KeyError | ValueError):
                 message = f"a cell of the sandbox is lost: {type(error).__name__}: {error}"
                 raise InfrastructureError("sandbox_lost", message) from error

@@ -46,8 +46,9 @@ class Cell:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def serve(self) -> NoReturn:
-        """Answer requests until the connection closes."""
+        """Answer requests until the connection closes. The next program is ready before it is asked for."""
         while True:
+            self._program = self._program or self._start()
             received = frames.receive(self._connection)
             if received is None:
                 self._leave()
@@ -69,8 +70,10 @@ class Cell:
 
     def _run(self, request: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
         code, stdin = body[: request["code"]], body[request["code"] :]
-        running = self._program or self._start()
-        self._program = running
+        self._reap(self._program)
+        if self._program is not None and self._program.exit_code is not None:
+            self._end_program()  # it was killed while it waited
+        running = self._program = self._program or self._start()
         started = time.monotonic()
         running.begin(request, code, stdin)
         error, detail = self._watch(running, started + request["timeout_s"], request["persist"])
@@ -98,16 +101,17 @@ class Cell:
         self._isolation.clean_folder()
         ours, theirs = socket.socketpair()
         pipes = [os.pipe(), os.pipe()]
+        cell = os.getpid()
         child = os.fork()
         if child == 0:
-            self._become_program(theirs, [write for _, write in pipes])
+            self._become_program(cell, theirs, [write for _, write in pipes])
         theirs.close()
         for read, write in pipes:
             os.close(write)
             os.set_blocking(read, False)
         return _Program(child, ours, [Output(read, self._limits["output_bytes"]) for read, _ in pipes])
 
-    def _become_program(self, channel: socket.socket, outputs: list[int]) -> NoReturn:
+    def _become_program(self, cell: int, channel: socket.socket, outputs: list[int]) -> NoReturn:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -120,6 +124,8 @@ class Cell:
             os.closerange(4, 1 << 16)
             program.set_limits(self._limits, count_processes=os.getppid() == 1)
             self._isolation.shut_in_program()
+            if os.getppid() != cell:
+                os._exit(0)  # it ended meanwhile
         except BaseException as error:  # never run foreign code half shut in
             os.write(2, f"the program could not be shut in: {error}\n".encode())
             os._exit(97)
@@ -168,6 +174,8 @@ class Cell:
         """What the kernel's own limits do not cover: CPU a call, and the memory of a family."""
         if running.cpu_s() > self._limits["cpu_s"]:
             return "timeout", "CPU time limit"
+        if self._isolation.folder_bytes() > self._limits["disk_bytes"]:
+            return "resource_limit", "size of the folder"
         if self._proc is not None:
             kin = family.relatives(self._proc)
             if len(kin) > 1 and family.memory_bytes(self._proc, kin) > self._limits["memory_bytes"]:

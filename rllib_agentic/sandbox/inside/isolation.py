@@ -44,6 +44,10 @@ class Isolation(Protocol):
         """In a cell that runs nothing: make the working folder empty, or as good as new."""
         ...
 
+    def folder_bytes(self) -> int:
+        """In a cell: what lies in the working folder, where nothing but this keeps it small; else 0."""
+        ...
+
     def shut_in_program(self) -> None:
         """In a new program, as the last step before foreign code."""
         ...
@@ -89,6 +93,8 @@ class Namespaces:
         os.close(ready)
         linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
         self._mount_folder()
+        linux.bound_capabilities()
+        linux.no_new_privileges()
         return number
 
     def clean_folder(self) -> None:
@@ -97,6 +103,10 @@ class Namespaces:
             linux.unmount(self.folder)
             self._mount_folder()
 
+    def folder_bytes(self) -> int:
+        """The kernel holds it to its size."""
+        return 0
+
     def _mount_folder(self) -> None:
         linux.mount("tmpfs", self.folder, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, self._options)
         self._untouched = _marks(self.folder)
@@ -104,7 +114,6 @@ class Namespaces:
     def shut_in_program(self) -> None:
         """See :class:`Isolation`."""
         linux.drop_capabilities()
-        linux.no_new_privileges()
         seccomp.install(self._filter)
 
     def kill_all(self, others_than: Sequence[int], family: Sequence[int]) -> None:
@@ -135,6 +144,7 @@ class Landlock:
         """See :class:`Isolation`."""
         landlock.check()
         seccomp.filter_for(only_process=1)
+        linux.bound_capabilities()
         linux.drop_capabilities()
         linux.no_new_privileges()
 
@@ -148,9 +158,13 @@ class Landlock:
         """See :class:`Isolation`."""
         _empty(self.folder)
 
+    def folder_bytes(self) -> int:
+        """See :class:`Isolation`."""
+        return _bytes_in(self.folder)
+
     def shut_in_program(self) -> None:
         """See :class:`Isolation`."""
-        linux.no_new_privileges()
+        linux.die_with_parent()  # no namespace ends with the cell
         landlock.restrict(self._read_only, self.folder)
         seccomp.install(seccomp.filter_for(only_process=os.getpid()))
 
@@ -184,8 +198,14 @@ class Nothing:
         """See :class:`Isolation`."""
         _empty(self.folder)
 
+    def folder_bytes(self) -> int:
+        """See :class:`Isolation`."""
+        return _bytes_in(self.folder)
+
     def shut_in_program(self) -> None:
         """See :class:`Isolation`."""
+        if os.uname().sysname == "Linux":
+            linux.die_with_parent()
 
     def kill_all(self, others_than: Sequence[int], family: Sequence[int]) -> None:
         """See :class:`Isolation`."""
@@ -205,6 +225,15 @@ def _marks(folder: str) -> tuple[int, ...]:
     """What any change of a folder itself changes."""
     status = os.stat(folder)
     return status.st_ino, status.st_mode, status.st_nlink, status.st_ctime_ns
+
+
+def _bytes_in(folder: str) -> int:
+    count = 0
+    for place, _, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(OSError):
+                count += os.lstat(os.path.join(place, name)).st_blocks * 512
+    return count
 
 
 def _empty(folder: str) -> None:

@@ -68,11 +68,15 @@ def pivot_root(new: str, old: str) -> None:
     _check(_libc.syscall(ctypes.c_long(number), os.fsencode(new), os.fsencode(old)), f"pivot_root({new!r})")
 
 
-def drop_capabilities() -> None:
-    """Give up every privilege, now and for programs started later."""
+def bound_capabilities() -> None:
+    """Programs that are started later from here can have no privilege; those that we have stay."""
     for capability in range(64):
         if _libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
             break  # past the last one, or not allowed to: then there is nothing to give up
+
+
+def drop_capabilities() -> None:
+    """Give up every privilege."""
     header = struct.pack("=II", 0x20080522, 0)
     _check(_libc.capset(header, bytes(24)), "capset")
 

@@ -12,7 +12,6 @@ import os
 import random
 import resource
 import signal
-import site
 import socket
 import sys
 import threading
@@ -24,6 +23,13 @@ from typing import IO, Any
 from rllib_agentic.sandbox.inside import frames
 
 NAME = "main.py"
+# Looked up by name: to go through all modules in each program would copy the memory that their names lie in.
+_HERE = "rllib_agentic.sandbox.inside"
+_OURS = (
+    "rllib_agentic", "rllib_agentic.sandbox", _HERE, f"{_HERE}.cell", f"{_HERE}.family", f"{_HERE}.frames",
+    f"{_HERE}.isolation", f"{_HERE}.landlock", f"{_HERE}.linux", f"{_HERE}.output", f"{_HERE}.program",
+    f"{_HERE}.seccomp", f"{_HERE}.shell", f"{_HERE}.syscalls", f"{_HERE}.warm_parent",
+)  # fmt: skip
 _FULL = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
 
 
@@ -93,9 +99,8 @@ def _prepare(folder: str) -> None:
     os.environ.update(HOME=folder, TMPDIR=folder)
     sys.path.insert(0, folder)
     sys.argv[:] = [NAME]
-    for name in [name for name in sys.modules if name.partition(".")[0] == "rllib_agentic"]:
-        del sys.modules[name]
-    site.setquit()
+    for name in _OURS:
+        sys.modules.pop(name, None)
     _use("stdout", open(1, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
     _use("stderr", open(2, "w", 1, "utf-8", "backslashreplace", closefd=False))  # noqa: SIM115
     gc.enable()
@@ -189,8 +194,10 @@ def _report(error: BaseException) -> None:
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
-    try:
+    error = error.with_traceback(trace)
+    with contextlib.suppress(BaseException):
         sys.stdout.flush()
-        sys.excepthook(type(error), error.with_traceback(trace), trace)
-    except BaseException:
-        traceback.print_exception(type(error), error, trace, file=sys.__stderr__)
+        if sys.excepthook is not sys.__excepthook__:
+            sys.excepthook(type(error), error, trace)
+            return
+    traceback.print_exception(error, file=sys.__stderr__)  # unlike the interpreter's own, it finds the source

@@ -27,6 +27,7 @@ _NEW_NAMESPACE = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, 
 _THREAD = 0x10000
 _STREAM = 1
 _F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
+_PR_SET_PDEATHSIG = 1
 _FIOSETOWN, _SIOCSPGRP, _TIOCSTI, _TIOCLINUX = 0x8901, 0x8902, 0x5412, 0x541C
 
 _NEVER = """
@@ -41,10 +42,16 @@ _NEVER = """
 """
 # Where no namespace holds the program, these would reach other processes or the owner's files.
 _NEVER_IN_THE_OPEN = """
-    chmod chown execve execveat fchmod fchmodat fchmodat2 fchown fchownat fork fremovexattr fsetxattr futimesat lchown
-    lremovexattr lsetxattr pidfd_open pidfd_send_signal removexattr rt_sigqueueinfo setxattr tkill utime utimensat
-    utimes vfork
+    chmod chown execve execveat fchmod fchmodat fchmodat2 fchown fchownat fork fremovexattr fsetxattr futimesat
+    inotify_add_watch lchown lremovexattr lsetxattr pidfd_open pidfd_send_signal removexattr rt_sigqueueinfo
+    setxattr tkill utime utimensat utimes vfork
 """
+
+
+class _Program(ctypes.Structure):
+    """``struct sock_fprog``."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("lines", ctypes.c_char_p))
 
 
 class Test(NamedTuple):
@@ -104,6 +111,7 @@ def rules(only_process: int | None) -> list[Rule]:
         return [*found, Rule("clone", (Test(0, _NEW_NAMESPACE, None, deny()),), ALLOW)]
     itself = (Test(0, full, only_process, ALLOW),)
     found += [Rule(name, (), deny()) for name in _NEVER_IN_THE_OPEN.split()]
+    found.append(Rule("prctl", (Test(0, full, _PR_SET_PDEATHSIG, deny()),), ALLOW))  # it is to end with its cell
     found += [Rule(name, itself, deny()) for name in ("kill", "tgkill", "rt_tgsigqueueinfo")]
     return [*found, Rule("clone", (Test(0, _NEW_NAMESPACE, None, deny()), Test(0, _THREAD, None, ALLOW)), deny())]
 
@@ -145,10 +153,6 @@ def install(program: bytes) -> None:
     Raises:
         OSError: the kernel has no seccomp filters, or forbids them here.
     """
-
-    class _Program(ctypes.Structure):
-        _fields_ = [("length", ctypes.c_ushort), ("lines", ctypes.c_char_p)]
-
     linux.set_filter(_Program(len(program) // 8, program))
 
 

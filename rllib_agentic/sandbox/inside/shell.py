@@ -29,12 +29,12 @@ def enter_shell(read_only: Sequence[str], proc: int) -> None:
     Raises:
         OSError: the kernel or a container around us forbids it, or the new user cannot read the interpreter.
     """
-    user = os.geteuid()
+    user, group = os.geteuid(), os.getegid()  # in a new namespace, until it has a map, we are nobody
     if user == 0:
         linux.unshare(_SEPARATE)
     else:
         linux.unshare(_SEPARATE | linux.CLONE_NEWUSER)
-        map_own_user(proc, user, os.getegid(), shown_as=user)
+        map_own_user(proc, user, group, shown_as=user)
     _build_root([*SYSTEM_FOLDERS, *read_only])
     child = os.fork()
     if child:
@@ -43,6 +43,7 @@ def enter_shell(read_only: Sequence[str], proc: int) -> None:
         os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
     if user == 0:
         _become_nobody(2_000_000_000 + _own_number(proc))
+    linux.bound_capabilities()
     linux.drop_capabilities()
     linux.no_new_privileges()
     linux.die_with_parent()

@@ -8,6 +8,7 @@ import importlib
 import json
 import os
 import signal
+import site
 import socket
 import sys
 from typing import Any, NoReturn
@@ -37,6 +38,7 @@ def main() -> NoReturn:
     except Exception as error:
         _say(control, {"failed": "preload", "why": f"{type(error).__name__}: {error}"})
         os._exit(0)
+    site.setquit()  # exit() and quit(), which the interpreter was started without
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped by the kernel
     gc.collect()
     gc.disable()
