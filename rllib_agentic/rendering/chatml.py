@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rllib_agentic.errors import InputError
+from rllib_agentic.rendering.call_markup import CallMarkup
 from rllib_agentic.rendering.chain import as_ids, chain_exchanges, without_stop
 from rllib_agentic.rendering.continued import split_answer
 from rllib_agentic.rendering.inert import InertEncoder
@@ -66,6 +67,11 @@ class ChatMLRenderer:
     def stop_ids(self) -> frozenset[int]:
         """See :class:`~rllib_agentic.rendering.renderer.Renderer`."""
         return self._stop_ids
+
+    @property
+    def call_markup(self) -> CallMarkup | None:
+        """None: ChatML itself has no place for tools."""
+        return None
 
     def render(self, messages: Sequence[Message], *, tools: Sequence[dict[str, Any]] = ()) -> Ids:
         """See :class:`~rllib_agentic.rendering.renderer.Renderer`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from rllib_agentic.errors import InputError, PrefixError
 from rllib_agentic.rendering.append_rule import THOUGHT_FIELD, THOUGHT_INLINE, AppendRule, Entry, find_append_rule
+from rllib_agentic.rendering.call_markup import CallMarkup, find_call_markup
 from rllib_agentic.rendering.chain import as_ids, chain_exchanges, without_stop
 from rllib_agentic.rendering.chat_template import ChatTemplate, entry_of
 from rllib_agentic.rendering.continued import join_continued, split_answer
@@ -87,6 +89,11 @@ class HFTemplateRenderer:
     def stop_ids(self) -> frozenset[int]:
         """See :class:`~rllib_agentic.rendering.renderer.Renderer`."""
         return self._stop_ids
+
+    @cached_property
+    def call_markup(self) -> CallMarkup | None:
+        """See :class:`~rllib_agentic.rendering.renderer.Renderer`."""
+        return find_call_markup(self._template) if self._template.shows_tools else None
 
     def render(self, messages: Sequence[Message], *, tools: Sequence[dict[str, Any]] = ()) -> Ids:
         """See :class:`~rllib_agentic.rendering.renderer.Renderer`.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from rllib_agentic.rendering.call_markup import CallMarkup
 from rllib_agentic.trajectory.message import Message
 from rllib_agentic.trajectory.turn import FinishReason, Ids
 
@@ -32,6 +33,11 @@ class Renderer(Protocol):
     @property
     def end_of_turn_id(self) -> int:
         """The stop id that a well-formed turn ends with; it closes the legal actions of a mask."""
+        ...
+
+    @property
+    def call_markup(self) -> CallMarkup | None:
+        """How the format writes tool calls; None where it has no form for them."""
         ...
 
     def render(self, messages: Sequence[Message], *, tools: Sequence[dict[str, Any]] = ()) -> Ids:

@@ -16,7 +16,7 @@ from rllib_agentic.engines.legal_tokens import TokenTrie
 from rllib_agentic.engines.stop_strings import up_to_stop
 from rllib_agentic.envs.env import Observation, StepResult
 from rllib_agentic.envs.session import EnvClient
-from rllib_agentic.errors import InfrastructureError
+from rllib_agentic.errors import InfrastructureError, InputError
 from rllib_agentic.rendering.renderer import Renderer
 from rllib_agentic.rollout.limits import RolloutSettings
 from rllib_agentic.rollout.live_episode import EpisodeEvent, EpisodeObserver, LiveEpisode
@@ -155,6 +155,7 @@ class _Episode:
             observation = session.first
             self.prompt = observation.messages
             self._open_segment(self.rollout.renderer.render(self.prompt, tools=self._tools))
+            self._check_calls()
             self.tell(EpisodeEvent.START)
             for number in range(self.plan.max_turns):
                 completion = await self._speak(number, observation)
@@ -166,7 +167,7 @@ class _Episode:
                     self.end_reason = "max_tokens"
                     return
                 entered = time.monotonic()
-                result = await session.step(text)
+                result = await session.step(self._heard(text))
                 self.env_seconds += time.monotonic() - entered
                 self._record(completion, text, observation, result)
                 observation = result.observation
@@ -232,6 +233,18 @@ class _Episode:
         text = self.rollout.renderer.text(completion.ids)
         stopped = completion.finish_reason is FinishReason.STOP_STRING
         return up_to_stop(text, self._stop_strings) if stopped else text
+
+    def _check_calls(self) -> None:
+        if self._tools and self.rollout.renderer.call_markup is None:
+            raise InputError(
+                f"{self.plan.task.env}: the chat template is to show its tools, but writes no tool calls as JSON, which "
+                "could be read; choose another call format than 'template' (env_config.args), such as 'hermes'"
+            )
+
+    def _heard(self, text: str) -> str:
+        """What the environment hears: calls in the chat template's own markup come in the common one."""
+        markup = self.rollout.renderer.call_markup if self._tools else None
+        return text if markup is None else markup.to_hermes(text)
 
     def _cut(self, completion: Completion) -> bool:
         return completion.finish_reason is FinishReason.LENGTH and self.rollout.settings.cut_turn == "end_episode"
