@@ -237,7 +237,7 @@ class _Episode:
     def _check_calls(self) -> None:
         if self._tools and self.rollout.renderer.call_markup is None:
             raise InputError(
-                f"{self.plan.task.env}: the chat template is to show its tools, but writes no tool calls as JSON, which "
+                f"{self.plan.task.env}: the chat template is to show its tools, but writes no tool calls as JSON that "
                 "could be read; choose another call format than 'template' (env_config.args), such as 'hermes'"
             )
 
