@@ -35,16 +35,23 @@ def plan_group(
     ]
 
 
-async def play(rollout: Rollout, plans: Sequence[EpisodePlan]) -> list[Trajectory]:
+async def play(
+    rollout: Rollout, plans: Sequence[EpisodePlan], places: asyncio.Semaphore | None = None
+) -> list[Trajectory]:
     """Play all plans, many at once, and return their trajectories in the order of the plans.
 
     Episodes do not wait for one another. An invalid episode is drawn again, up to ``max_attempts`` times in all, and
     its last attempt is returned; ``metrics["attempts"]`` says how many there were.
 
+    Args:
+        rollout: what all episodes share.
+        plans: the episodes.
+        places: one for each episode in flight, where other calls share them; None makes ``max_concurrent_episodes``.
+
     Raises:
         Exception: the first bug or bad input of any episode; the others are cancelled and their sessions closed.
     """
-    gate = asyncio.Semaphore(rollout.settings.max_concurrent_episodes)
+    gate = places or asyncio.Semaphore(rollout.settings.max_concurrent_episodes)
 
     async def attempt(plan: EpisodePlan) -> Trajectory:
         async with gate:

@@ -26,6 +26,12 @@ class RolloutSettings(Settings):
         stop_strings: end a turn as soon as its text contains one of these.
         cut_turn: what happens to a turn that ran into its token limit: ``end_episode`` (truncated, the environment
             never sees half an action) or ``act`` (the environment gets the text as it is).
+        max_staleness: how many versions older than the policy that is trained a trajectory's oldest token may be. 0:
+            sampling and training take turns. Above 0 rollouts go on while the learner works, what gets older is
+            dropped, and the loss corrects for the difference unless ``learner.importance`` says otherwise.
+        turns_at_update: what new weights do to turns that run, where ``max_staleness`` is above 0. ``interrupt``: they
+            go on under the new weights from the next token on, each token with its own version; ``finish``: new
+            weights wait until they have ended.
         max_concurrent_episodes: episodes in flight on one runner.
         episode_timeout_s: an episode that takes longer is invalid (a stuck environment is no evidence).
         max_attempts: how often an invalid episode is drawn again before it is given up.
@@ -44,6 +50,8 @@ class RolloutSettings(Settings):
     legal_tokens: bool = True
     stop_strings: tuple[str, ...] = ()
     cut_turn: Literal["end_episode", "act"] = "end_episode"
+    max_staleness: int = Field(default=0, ge=0)
+    turns_at_update: Literal["interrupt", "finish"] = "interrupt"
     max_concurrent_episodes: int = Field(default=256, ge=1)
     episode_timeout_s: float = Field(default=600.0, gt=0.0)
     max_attempts: int = Field(default=3, ge=1)
