@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from rllib_agentic.errors import InputError
 from rllib_agentic.rollout.seeds import seed_of
-from rllib_agentic.trajectory import Task
+from rllib_agentic.trajectory import Task, Trajectory
+
+Groups = Sequence[Sequence[Trajectory]]
+
+
+class Sampler(Protocol):
+    """Draws the tasks of one environment. All memory is in the state, so that a resumed run goes on exactly."""
+
+    def draw(self, count: int) -> list[Task]:
+        """The next tasks."""
+        ...
+
+    def observe(self, groups: Groups) -> None:
+        """Learn what came of one iteration's groups; called once an iteration."""
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers about what was drawn."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps: plain numbers, lists and mappings."""
+        ...
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on where the state was taken."""
+        ...
 
 
 class TaskSampler:
@@ -39,8 +66,7 @@ class TaskSampler:
     """
 
     def __init__(self, *, env: str, split: str, num_tasks: int, seed: int) -> None:
-        if num_tasks < 1:
-            raise InputError(f"tasks: the split {split!r} of {env!r} has {num_tasks} tasks; expected at least 1")
+        check_tasks(env, split, num_tasks)
         self._env = env
         self._split = split
         self._num_tasks = num_tasks
@@ -54,11 +80,18 @@ class TaskSampler:
         self._drawn += count
         return tasks
 
+    def observe(self, groups: Groups) -> None:
+        """Nothing: the stream does not depend on what happened."""
+
+    def metrics(self) -> dict[str, float]:
+        """``epochs``: how often the split was played, in part or whole."""
+        return {"epochs": self._drawn / self._num_tasks}
+
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         return {"drawn": self._drawn}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on where the state was taken."""
         self._drawn = int(state["drawn"])
 
@@ -70,3 +103,13 @@ class TaskSampler:
             self._order = (epoch, order.tolist())
         index = self._order[1][place]
         return Task(self._env, self._split, index, seed_of(self._seed, "env", self._env, self._split, epoch, index))
+
+
+def check_tasks(env: str, split: str, num_tasks: int) -> None:
+    """Refuse a split without tasks.
+
+    Raises:
+        InputError: it is empty.
+    """
+    if num_tasks < 1:
+        raise InputError(f"tasks: the split {split!r} of {env!r} has {num_tasks} tasks; expected at least 1")

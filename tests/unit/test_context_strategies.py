@@ -266,7 +266,7 @@ def test_the_family_reads_yaml_and_explains_mistakes():
     assert CONTEXTS.parse("append_only") == AppendOnly()
     assert CONTEXTS.parse({"type": "sliding_window", "turns": 8, "keep": 4}) == SlidingWindow(turns=8, keep=4)
     assert CONTEXTS.parse("sliding_window") == SlidingWindow(turns=4)
-    assert CONTEXTS.parse({"type": "sliding_window", "max_tokens": 512}).turns is None
+    assert CONTEXTS.parse({"type": "sliding_window", "max_tokens": 512}) == SlidingWindow(max_tokens=512)
     assert CONTEXTS.parse({"type": "summary", "trained": False}) == Summary(trained=False)
     mistakes: list[tuple[dict[str, Any], str]] = [
         ({"type": "sliding_windw"}, "Did you mean 'sliding_window'"),
