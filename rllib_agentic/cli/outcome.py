@@ -29,13 +29,13 @@ class TrialOutcome:
 
     Attributes:
         name: the trial's.
-        status: ``finished``, ``interrupted`` or ``failed``.
+        status: ``finished``, ``interrupted``, ``stopped`` (by an alarm) or ``failed``.
         iterations: how many were completed in all, those before a resume included.
         metrics: the last result, flat (``a/b/c``), finite numbers only.
         checkpoint: folder of the last checkpoint.
         folder: the trial's folder.
         pass_criteria: by metric.
-        error: what ended it, where it failed.
+        error: what ended it, where it failed or was stopped.
     """
 
     name: str
@@ -50,7 +50,9 @@ class TrialOutcome:
     @property
     def passed(self) -> bool:
         """Whether it ended well and met its criteria."""
-        return self.status != "failed" and all(criterion.met for criterion in self.pass_criteria.values())
+        return self.status not in ("failed", "stopped") and all(
+            criterion.met for criterion in self.pass_criteria.values()
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The form of ``--json``."""

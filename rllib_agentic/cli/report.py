@@ -42,6 +42,8 @@ def report(experiment: Experiment, outcomes: Sequence[TrialOutcome], options: Tr
         if outcome.status == "failed":
             console.print(f"[red]{outcome.name} failed:[/]")
             console.print(outcome.error, markup=False)
+        if outcome.status == "stopped":
+            console.print(f"[red]{outcome.name} was stopped by an alarm:[/] {outcome.error}", markup=True)
         if outcome.status == "interrupted":
             console.print(f"{outcome.name}: interrupted after iteration {outcome.iterations}; the same command goes on")
 

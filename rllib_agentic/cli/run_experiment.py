@@ -148,13 +148,14 @@ def _outcome(trial: Any, criteria: Mapping[str, float], interrupted: bool) -> Tr
     if failed:
         error_file = trial.error_file
         error = Path(error_file).read_text(errors="replace") if error_file else f"the trial ended as {trial.status}"
+    alarm = (trial.last_result or {}).get("stopped_by")
     return TrialOutcome(
         name=str(trial),
-        status="failed" if failed else "interrupted" if interrupted else "finished",
+        status="failed" if failed else "stopped" if alarm else "interrupted" if interrupted else "finished",
         iterations=int(metrics.get("training_iteration", 0)),
         metrics=metrics,
         checkpoint=trial.checkpoint.path if trial.checkpoint else None,
         folder=trial.storage.trial_fs_path,
         pass_criteria=judge(criteria, metrics),
-        error=error,
+        error=error or alarm,
     )

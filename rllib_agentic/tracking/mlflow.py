@@ -12,6 +12,7 @@ import pyarrow.fs
 from ray.tune import Callback
 
 from rllib_agentic.errors import InputError
+from rllib_agentic.tracking.events import events_of
 from rllib_agentic.tracking.history import read_history
 from rllib_agentic.tracking.mlflow_run import MLflowRun
 from rllib_agentic.tracking.mlflow_server import MLflowServer, checked_uri
@@ -108,8 +109,11 @@ class AgenticMLflowCallback(Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        """Log one result."""
-        self._runs[trial.trial_id].log(result, step=result["training_iteration"])
+        """Log one result, and its events as tags ``event.<iteration>.<kind>``."""
+        run = self._runs[trial.trial_id]
+        run.log(result, step=result["training_iteration"])
+        for event in events_of(result):
+            run.add_tag(event.tag, event.message)
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Close the runs of trials that ended, however Tune ended them."""

@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from rllib_agentic.tracking.events import events_of
 from rllib_agentic.tracking.metrics import scalars
 from rllib_agentic.tracking.progress_rows import TrialRow
 
@@ -68,6 +69,8 @@ class ProgressCallback(Callback):
         row.add(scalars(result).values)
         if self._live is None:
             self._print(row.line())
+        for event in events_of(result):
+            self._print(f"{row.name}: {event}", style="bold yellow")
         for warning in row.warnings():
             self._print(f"{row.name}: warning: {warning}", style="yellow")
         self._refresh()

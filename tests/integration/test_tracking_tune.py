@@ -55,6 +55,7 @@ class Learns(tune.Trainable):
         self.successes = 0
         self.marker = config.get("marker")
         self.fail_at = config.get("fail_at")
+        self.event_at = config.get("event_at")
 
     def step(self) -> dict[str, Any]:
         self.successes += 1
@@ -67,6 +68,8 @@ class Learns(tune.Trainable):
             "env_runners": {"success_rate": rate, "episode_return_mean": float("nan"), "tokens_per_s": 100.0},
             "learners": {"default_policy": {"trained_tokens": 5}},
         }
+        if self.successes == self.event_at:
+            result["events"] = [{"kind": "curriculum", "iteration": self.successes, "message": "10 to 20 turns"}]
         if self.successes == 1:
             result["evaluation_at_start"] = {"success_rate": 0.0}
         return result
@@ -129,11 +132,15 @@ class Stores(tune.Callback):
 
 def test_one_trial_is_one_finished_run_with_everything(storage: Path) -> None:
     out = io.StringIO()
-    results = fit(storage, out, {"lr": 1e-6, "rollout": {"max_turns": 5}}, Stores())
+    results = fit(storage, out, {"lr": 1e-6, "rollout": {"max_turns": 5}, "event_at": 2}, Stores())
     lines = out.getvalue().splitlines()
-    assert len(lines) == 3 and "iteration 3/3" in lines[2] and "success 30.0%" in lines[2] and "tok/s 100" in lines[2]
+    assert len(lines) == 4 and "iteration 3/3" in lines[3] and "success 30.0%" in lines[3] and "tok/s 100" in lines[3]
+    assert lines[2].endswith(": iteration 2: 10 to 20 turns")
     (run,) = runs(storage)
-    assert run.info.status == "FINISHED" and run.data.params == {"lr": "1e-06", "rollout.max_turns": "5"}
+    assert run.info.status == "FINISHED" and run.data.params == {
+        "lr": "1e-06", "rollout.max_turns": "5", "event_at": "2"
+    }  # fmt: skip
+    assert run.data.tags["event.000002.curriculum"] == "10 to 20 turns"
     assert run.data.metrics["env_runners/success_rate"] == pytest.approx(0.3)
     assert run.data.metrics["nonfinite_metrics"] == 3
     assert paths(storage, run) == {"config.yaml", "learning_curve.png", "trajectories.html", "checkpoint"}

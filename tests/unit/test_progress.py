@@ -128,3 +128,16 @@ def test_sparkline_averages_what_does_not_fit() -> None:
     assert sparkline([0.0, 1.0] * 24, width=24) == sparkline([0.5] * 24)
     assert sparkline([-1.0, 2.0]) == "▁█"
     assert len(sparkline([0.5] * 1000)) == 24
+
+
+def test_events_are_lines_of_their_own() -> None:
+    out = io.StringIO()
+    stage = {
+        "kind": "curriculum",
+        "iteration": 2,
+        "message": "the interaction budget grows from 10 to 20 turns (stage 1)",
+    }
+    run(ProgressCallback(out), [result(1), result(2, events=[stage])])
+    lines = out.getvalue().splitlines()
+    assert lines[2] == "maze_0: iteration 2: the interaction budget grows from 10 to 20 turns (stage 1)"
+    assert len(lines) == 3
