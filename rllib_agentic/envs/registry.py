@@ -69,6 +69,7 @@ _BUILT_IN = (
         "walk over a frozen lake to the goal",
         modules=("gymnasium",),
     ),
+    EnvEntry("maze", "serve_envs.maze.env:MazeEnv", "find the way to a goal between walls"),
     EnvEntry("sokoban", "serve_envs.sokoban.env:Sokoban", "push every box onto a goal"),
     EnvEntry(
         "textcraft",

@@ -1,0 +1,1 @@
+"""Maze: find the way to a goal between walls."""
