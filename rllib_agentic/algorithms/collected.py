@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rllib_agentic.filters import FilterResult
+from rllib_agentic.filters.metrics import filter_metrics
 from rllib_agentic.trajectory import Trajectory
 
 
@@ -20,7 +21,7 @@ class Collected:
         tries: how often groups were sampled.
         loss_scale: factor for the loss of a batch that stayed small.
         message: what was lost, for the log.
-        metrics: of filters and engine, summed over the tries or of the last one.
+        metrics: of the filters over all tries, of each filter in the last try, and of the engine, summed over the tries.
         seconds: time that sampling took.
     """
 
@@ -37,7 +38,8 @@ class Collected:
         self.groups += groups
         self.keep += filtered.keep
         self.tries += 1
-        self.metrics |= {f"filter/{name}": value for name, value in filtered.metrics.items()}
+        of_all = filtered.metrics | filter_metrics(self.groups, self.keep)
+        self.metrics |= {f"filter/{name}": value for name, value in of_all.items()}
         for name, value in engine.items():
             key = f"engine/{name}"
             self.metrics[key] = self.metrics.get(key, 0.0) + value

@@ -2,12 +2,14 @@
 
 from rllib_agentic.filters.apply import apply_filters
 from rllib_agentic.filters.filter import FILTERS, FilterResult, GroupFilter
+from rllib_agentic.filters.kept_tasks import KeptTasks
 from rllib_agentic.filters.refill import RefillAction, RefillDecision, RefillSettings
 
 __all__ = [
     "FILTERS",
     "FilterResult",
     "GroupFilter",
+    "KeptTasks",
     "RefillAction",
     "RefillDecision",
     "RefillSettings",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
 
+from rllib_agentic.algorithms.collected import Collected
 from rllib_agentic.errors import InputError
-from rllib_agentic.filters import FILTERS, GroupFilter, RefillAction, RefillSettings, apply_filters
+from rllib_agentic.filters import FILTERS, GroupFilter, KeptTasks, RefillAction, RefillSettings, apply_filters
 from rllib_agentic.filters.overlong import Overlong
 from rllib_agentic.filters.reward_variance import RewardVariance
 from rllib_agentic.filters.scores import entropy, length, reward_std
@@ -285,3 +288,32 @@ def test_too_many_empty_iterations_stop_the_run() -> None:
     assert run(RefillSettings(stop_after_empty=None), [0], 4, 1000)[0] == ["skip"]
     message = refill.decide(kept=0, wanted=4, tries=1, empty_iterations=2).message
     assert "3 iterations in a row" in message and "stop_after_empty" in message
+
+
+def of_task(index: int, *rewards: float, invalid: str | None = None) -> list[Trajectory]:
+    return [replace(episode(r, f"g{index}", invalid=invalid), task=Task("maze", "train", index)) for r in rewards]
+
+
+def test_tasks_that_are_never_kept_are_counted_after_some_patience() -> None:
+    counts = KeptTasks(patience=2)
+    for iteration in range(3):
+        groups = [of_task(0, 1, 1), of_task(1, 0, 1 - iteration % 2), of_task(2, 0, 0, invalid="lost")]
+        counts.add(groups, RewardVariance()(groups).keep)
+    assert counts.metrics() == {"tasks_seen": 2, "tasks_never_kept": 1}
+    assert counts.never_kept == ["maze/train/0"]
+    counts.add([of_task(3, 0, 0)], [False])
+    assert counts.metrics() == {"tasks_seen": 3, "tasks_never_kept": 1}
+    resumed = KeptTasks(patience=2)
+    resumed.set_state(json.loads(json.dumps(counts.state())))
+    resumed.add([of_task(3, 0, 0), of_task(0, 0, 1)], [False, True])
+    assert resumed.never_kept == ["maze/train/3"]
+
+
+def test_an_iterations_filter_metrics_are_over_all_its_tries() -> None:
+    collected = Collected()
+    for groups in (groups_of([1, 1], [0, 1]), groups_of([0, 0], [0, 0.5])):
+        collected.add(groups, apply_filters([RewardVariance(rule="threshold")], groups), {"forwards": 2.0})
+    found = collected.metrics
+    assert (found["filter/groups"], found["filter/kept_groups"], found["filter/kept_share"]) == (4, 2, 0.5)
+    assert found["filter/dropped_reward_mean"] == pytest.approx(0.5)
+    assert (found["kept_group_frac"], found["sampling_tries"], found["engine/forwards"]) == (0.5, 2, 4.0)
