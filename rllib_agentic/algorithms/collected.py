@@ -21,7 +21,7 @@ class Collected:
         tries: how often groups were sampled.
         loss_scale: factor for the loss of a batch that stayed small.
         message: what was lost, for the log.
-        metrics: of the filters over all tries, of each filter in the last try, and of the engine, summed over the tries.
+        metrics: of the filters over all tries, of each single one in the last try, and of the engine over all tries.
         seconds: time that sampling took.
     """
 
