@@ -13,7 +13,7 @@ from jsonschema.validators import validator_for
 from rllib_agentic.errors import InputError
 from rllib_agentic.tools.tool import Tool
 
-_NAME = r"^[A-Za-z_][A-Za-z0-9_.-]{0,127}$"
+_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}$"
 
 
 class ArgumentsCheck:
@@ -81,7 +81,7 @@ def check_tools(tools: Sequence[Tool]) -> dict[str, ArgumentsCheck]:
             raise InputError(f"tools: expected a Tool (name, description, parameters, execute), got {tool!r:.120}")
         if not isinstance(tool.name, str) or not Draft202012Validator({"pattern": _NAME}).is_valid(tool.name):
             raise InputError(
-                f"tools: {tool.name!r} cannot be a tool's name; use letters, digits, '_', '.' and '-', 128 at most"
+                f"tools: {tool.name!r} cannot be a tool's name; use letters, digits, and _ . / -, 128 at most"
             )
         if tool.name in checks:
             raise InputError(f"tools: two tools are called {tool.name!r}; rename one of them")
