@@ -11,16 +11,13 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow.fs
 from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.utils.metrics import (
     ENV_RUNNER_RESULTS,
     ENV_RUNNER_SAMPLING_TIMER,
     LEARNER_RESULTS,
     LEARNER_UPDATE_TIMER,
-    NUM_ENV_STEPS_SAMPLED,
-    NUM_ENV_STEPS_SAMPLED_LIFETIME,
-    NUM_EPISODES,
-    NUM_EPISODES_LIFETIME,
     SYNCH_WORKER_WEIGHTS_TIMER,
     TIMERS,
 )
@@ -31,7 +28,8 @@ from rllib_agentic.algorithms.dispatch import Dispatcher
 from rllib_agentic.algorithms.environment import Environment
 from rllib_agentic.algorithms.episode_metrics import episode_metrics
 from rllib_agentic.algorithms.events import EVENTS, EventLog
-from rllib_agentic.algorithms.held_out import evaluate_held_out
+from rllib_agentic.algorithms.held_out import play_held_out, summarise
+from rllib_agentic.algorithms.iteration_log import IterationLog, compiled
 from rllib_agentic.algorithms.last_good import LastGood
 from rllib_agentic.algorithms.monitor import Monitor, nested
 from rllib_agentic.algorithms.reactions import Reactions
@@ -81,6 +79,7 @@ class Agentic(Algorithm):
         self._schema = schema = self._environment.schema
         self._sections.check_against(schema)
         super().setup(config)
+        self._iteration_log = IterationLog(self.metrics)
         self._held_out_sections = self.evaluation_config.sections()
         self._held_out_sections.check_against(schema)
         self._sampler = self._sections.sampler(schema)
@@ -113,6 +112,7 @@ class Agentic(Algorithm):
         if self.config.evaluation_at_start and self._evaluation_at_start is None:
             self._evaluation_at_start = self.evaluate()
         results = super().step()
+        self._iteration_log.finish(results)
         if self._evaluation_at_start is not None:
             results["evaluation_at_start"] = self._evaluation_at_start
         if self._seen:
@@ -150,7 +150,9 @@ class Agentic(Algorithm):
             )
         sampled = episode_metrics(collected.trajectories)
         self._log(metrics, (LEARNER_RESULTS, DEFAULT_MODULE_ID))
-        self._log_samples(sampled | collected.metrics | update.metrics, collected.seconds)
+        sampled |= collected.metrics | update.metrics
+        self._iteration_log.of_callbacks(self._dispatcher.take_logged(), sampled)
+        self._iteration_log.samples(sampled, collected.seconds)
         self._log({"max_turns": max_turns}, "curriculum")
         alarms, seen = self._diagnostics.after_update(iteration, collected.trajectories, version, metrics)
         self._seen = nested(seen)
@@ -262,31 +264,43 @@ class Agentic(Algorithm):
         Uses ``evaluation_config`` (split, temperature, ...), ``evaluation_duration`` (tasks) and
         ``evaluation_samples_per_task``. The same tasks and seeds every time, so that two evaluations compare.
         """
-        return evaluate_held_out(
+        return self.evaluate_episodes()[0]
+
+    def evaluate_episodes(self, num_turns: int | None = None) -> tuple[dict[str, Any], list[Trajectory]]:
+        """As :meth:`evaluate`, with the episodes themselves.
+
+        Args:
+            num_turns: play tasks until so many turns were taken, instead of ``evaluation_duration`` tasks.
+
+        Returns:
+            the metrics of :func:`~rllib_agentic.algorithms.held_out.summarise`, what callbacks logged on the runners,
+            ``split`` and ``splits_hash``; and the trajectories.
+        """
+        self._call_back("on_evaluate_start")
+        trajectories = play_held_out(
             self._dispatcher,
             self._held_out_sections,
             self._schema,
             num_tasks=self.config.evaluation_duration,
             samples_per_task=self.config.evaluation_samples_per_task,
             seed=self._sections.seed,
+            num_turns=num_turns,
         )
+        split, splits_hash = self._held_out_sections.env_config.split, self._schema.splits_hash
+        logged = compiled(self._dispatcher.take_logged())
+        metrics = logged | summarise(trajectories) | {"split": split, "splits_hash": splits_hash}
+        self._call_back("on_evaluate_end", evaluation_metrics=metrics)
+        return metrics, trajectories
+
+    def _call_back(self, name: str, **arguments: Any) -> None:
+        functions = getattr(self.config, f"callbacks_{name}")
+        arguments |= {"algorithm": self, "metrics_logger": self.metrics}
+        make_callback(name, callbacks_objects=self.callbacks, callbacks_functions=functions, kwargs=arguments)
 
     # --- metrics ------------------------------------------------------------------------------------------------
 
     def _log(self, values: dict[str, Any], key: str | tuple[str, ...]) -> None:
-        prefix = (key,) if isinstance(key, str) else key
-        for name, value in values.items():
-            self.metrics.log_value((*prefix, *name.split("/")), value, window=1)
-
-    def _log_samples(self, values: dict[str, float], sampling_s: float) -> None:
-        values["tokens_per_s"] = values.get("action_tokens", 0.0) / max(sampling_s, 1e-9)
-        episodes = values.pop("num_episodes")
-        steps = values.get("num_turns_mean", 0.0) * values.get("num_valid_episodes", 0.0)
-        self._log(values, ENV_RUNNER_RESULTS)
-        for name, amount in ((NUM_EPISODES, episodes), (NUM_ENV_STEPS_SAMPLED, round(steps))):
-            self.metrics.log_value((ENV_RUNNER_RESULTS, name), amount, reduce="sum")
-        for name, amount in ((NUM_EPISODES_LIFETIME, episodes), (NUM_ENV_STEPS_SAMPLED_LIFETIME, round(steps))):
-            self.metrics.log_value((ENV_RUNNER_RESULTS, name), amount, reduce="lifetime_sum")
+        self._iteration_log.values(values, key)
 
     # --- checkpoints --------------------------------------------------------------------------------------------
 

@@ -47,6 +47,7 @@ class Dispatcher:
         self._max_rounds = max_rounds
         self._version = -1
         self._weights: Any = None
+        self._logged: list[Any] = []
         self.lost_runs = 0
 
     @property
@@ -74,6 +75,8 @@ class Dispatcher:
             for report in self._round(pending, rollout):
                 self._check(report)
                 found.update({(t.group_id, t.member): t for t in report.trajectories})
+                if report.logged is not None:
+                    self._logged.append(report.logged)
                 for name, value in report.engine_metrics.items():
                     engine[name] = engine.get(name, 0.0) + value
             pending = [plan for plan in versioned if (plan.group_id, plan.member) not in found]
@@ -85,6 +88,11 @@ class Dispatcher:
             f"{len(pending)} of {len(versioned)} episodes were lost {self._max_rounds} times because env runners died; "
             "their logs (ray logs, or /tmp/ray/session_latest/logs) name the cause, most often memory"
         )
+
+    def take_logged(self) -> list[Any]:
+        """What callbacks on the runners logged since the last call: a reduced logger of RLlib's a job."""
+        logged, self._logged = self._logged, []
+        return logged
 
     def _round(self, plans: Sequence[EpisodePlan], rollout: RolloutSettings) -> list[RolloutReport]:
         def job(share: tuple[EpisodePlan, ...]) -> RolloutJob:

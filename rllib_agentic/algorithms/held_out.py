@@ -26,7 +26,7 @@ def held_out_tasks(schema: EnvSchema, split: str, wanted: int, seed: int) -> lis
     return [Task(schema.name, split, int(i), seed_of(seed, "held_out_env", split, int(i))) for i in chosen]
 
 
-def evaluate_held_out(
+def play_held_out(
     dispatcher: Dispatcher,
     sections: Sections,
     schema: EnvSchema,
@@ -34,39 +34,50 @@ def evaluate_held_out(
     num_tasks: int,
     samples_per_task: int,
     seed: int,
-) -> dict[str, Any]:
-    """Play ``num_tasks`` tasks of the evaluation split and summarise them.
+    num_turns: int | None = None,
+) -> list[Trajectory]:
+    """Play held-out tasks, in the order of :func:`held_out_tasks`.
 
     Args:
         dispatcher: where episodes run.
         sections: the evaluation config's sections: split, temperature, limits.
         schema: of the environment.
         num_tasks: how many tasks.
-        samples_per_task: episodes a task; intervals are clustered by task.
+        samples_per_task: episodes a task.
         seed: of the choice of tasks and of the sampling.
-
-    Returns:
-        the metrics of :func:`episode_metrics`, and ``success_rate_low``, ``success_rate_high`` (95 %), ``split``,
-        ``splits_hash``, and ``category/<name>/success_rate`` where the environment names categories.
+        num_turns: go on with further tasks until so many turns were played, instead of a number of tasks, or until
+            the split has no more.
     """
     split = sections.env_config.split
-    plans = [
-        plan_group(
-            task,
-            group_id=f"eval:{task.split}:{task.index}",
-            size=samples_per_task,
-            run_seed=seed,
-            iteration=0,
-            max_turns=sections.rollout.max_turns,
-        )
-        for task in held_out_tasks(schema, split, num_tasks, seed)
-    ]
-    trajectories, _ = dispatcher.run(list(itertools.chain(*plans)), sections.rollout)
-    return summarise(trajectories) | {"split": split, "splits_hash": schema.splits_hash}
+    tasks = held_out_tasks(schema, split, schema.splits[split] if num_turns else num_tasks, seed)
+    played: list[Trajectory] = []
+    while tasks:
+        missing = None if num_turns is None else num_turns - sum(len(t.turns) for t in played)
+        if missing is not None and missing <= 0:
+            break
+        # As many tasks as could give what is missing: the last round overshoots by one task at most.
+        part = len(tasks) if missing is None else max(1, missing // (sections.rollout.max_turns * samples_per_task))
+        plans = [
+            plan_group(
+                task,
+                group_id=f"eval:{task.split}:{task.index}",
+                size=samples_per_task,
+                run_seed=seed,
+                iteration=0,
+                max_turns=sections.rollout.max_turns,
+            )
+            for task in tasks[:part]
+        ]
+        tasks = tasks[part:]
+        played += dispatcher.run(list(itertools.chain(*plans)), sections.rollout)[0]
+    return played
 
 
 def summarise(trajectories: list[Trajectory]) -> dict[str, Any]:
-    """Metrics and intervals of evaluation episodes; several episodes of one task count as one cluster."""
+    """The metrics of :func:`episode_metrics` with the 95 % interval of the success rate, and ``num_tasks``.
+
+    Several episodes of one task count as one cluster.
+    """
     metrics: dict[str, Any] = episode_metrics(trajectories)
     valid = [t for t in trajectories if t.invalid is None]
     if not valid:

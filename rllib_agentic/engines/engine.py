@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -9,6 +10,9 @@ from rllib_agentic.trajectory.turn import FinishReason, Floats, Ids, LegalTokens
 
 if TYPE_CHECKING:
     from rllib_agentic.engines.legal_tokens import TokenTrie
+
+COUNTERS = ("prefilled_tokens", "reused_tokens", "sampled_tokens", "forced_tokens", "forwards", "evictions")
+"""What every engine counts since its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +71,8 @@ class Completion:
 
 
 @runtime_checkable
-class Engine(Protocol):
-    """Samples turns. Many requests may be in flight; each is answered as soon as it is done."""
-
-    @property
-    def policy_version(self) -> int:
-        """Version of the weights that the next token would be sampled from."""
-        ...
+class TurnSampler(Protocol):
+    """Samples turns: all that an episode asks for."""
 
     async def generate(self, request: GenerationRequest) -> Completion:
         """Sample one turn.
@@ -86,4 +85,49 @@ class Engine(Protocol):
 
     async def release(self, episode_id: str) -> None:
         """Free what is cached for an episode. Unknown ids are fine."""
+        ...
+
+
+@runtime_checkable
+class Engine(TurnSampler, Protocol):
+    """Samples turns from weights that change. Many requests may be in flight; each is answered once it is done."""
+
+    @property
+    def policy_version(self) -> int:
+        """Version of the weights that the next token would be sampled from."""
+        ...
+
+    def abort(self, episode_ids: Collection[str] | None = None) -> int:
+        """End turns now (all of them, or those of some episodes); each answers with what it has and ``abort``.
+
+        Returns:
+            How many turns were ended.
+        """
+        ...
+
+    def weights_updated(self, version: int) -> None:
+        """Say that the weights are now those of ``version``: every cache is dropped.
+
+        Turns that run go on, each token under its own version, unless their request asked for another one: those end
+        with :class:`~rllib_agentic.errors.StaleWeightsError`.
+        """
+        ...
+
+    async def change_weights(self, version: int, load: Callable[[], None], *, finish_turns: bool = False) -> None:
+        """Change the weights while turns run.
+
+        Args:
+            version: of the new weights.
+            load: puts them in place; what it raises comes out here, and the version stays.
+            finish_turns: running turns end under the weights that they began with. Otherwise they go on as
+                :meth:`weights_updated` says.
+        """
+        ...
+
+    def metrics(self) -> Mapping[str, float]:
+        """Numbers about the work so far. Those that only grow have the names in :data:`COUNTERS`, 0 included."""
+        ...
+
+    def close(self) -> None:
+        """End all turns and free everything. Nothing may be asked afterwards."""
         ...

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from rllib_agentic.engines.engine import Completion, GenerationRequest
+from rllib_agentic.engines.engine import COUNTERS, Completion, GenerationRequest
 from rllib_agentic.engines.generation import Generation
 from rllib_agentic.errors import InputError, StaleWeightsError
 from rllib_agentic.trajectory.turn import Ids
@@ -22,7 +22,7 @@ class ScriptedEngine:
         tokenizer: encodes texts, decodes for stop strings; may be None where neither is used.
         stop_id: closes texts; None leaves them open.
         logprob: what every token that had an alternative gets.
-        policy_version: what the answers carry; assign to it to feign a weight update.
+        policy_version: what the answers carry; assign to it, or call ``weights_updated``, to feign a weight update.
 
     Attributes:
         requests: every request so far, in order.
@@ -52,6 +52,7 @@ class ScriptedEngine:
         self.policy_version = policy_version
         self.requests: list[GenerationRequest] = []
         self.released: list[str] = []
+        self._counts = dict.fromkeys(COUNTERS, 0.0)
 
     async def generate(self, request: GenerationRequest) -> Completion:
         """Say the script's next answer, cut where a stop or the limit ends it; one that just ends counts as aborted.
@@ -75,6 +76,7 @@ class ScriptedEngine:
                 )
             forced = legal is not None and len(legal) == 1
             generation.push(int(token), 0.0 if forced else self._logprob, self.policy_version)
+            self._counts["forced_tokens" if forced else "sampled_tokens"] += 1
             if generation.finish_reason is not None:
                 break
         return generation.completion(cached_tokens=0)
@@ -82,6 +84,26 @@ class ScriptedEngine:
     async def release(self, episode_id: str) -> None:
         """Note it in ``released``."""
         self.released.append(episode_id)
+
+    def abort(self, episode_ids: Collection[str] | None = None) -> int:
+        """Nothing: an answer is there as soon as it is asked for."""
+        return 0
+
+    def weights_updated(self, version: int) -> None:
+        """Answers carry this version from now on."""
+        self.policy_version = version
+
+    async def change_weights(self, version: int, load: Callable[[], None], *, finish_turns: bool = False) -> None:
+        """Load, and answer under this version from now on; no turn ever runs."""
+        load()
+        self.weights_updated(version)
+
+    def metrics(self) -> dict[str, float]:
+        """How many tokens were said; nothing is read or cached here."""
+        return dict(self._counts)
+
+    def close(self) -> None:
+        """Nothing to free."""
 
     def _ids(self, answer: Answer) -> list[int]:
         if not isinstance(answer, str):

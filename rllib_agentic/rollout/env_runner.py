@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import traceback
-from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import ray
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
@@ -17,16 +15,16 @@ from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.framework import get_device
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
+from rllib_agentic.engines.engine import COUNTERS, Engine
 from rllib_agentic.engines.legal_tokens import ActionTries
 from rllib_agentic.envs.session import EnvClient
 from rllib_agentic.errors import InputError, StaleWeightsError
+from rllib_agentic.rollout.background_loop import BackgroundLoop
+from rllib_agentic.rollout.callbacks import RunnerCallbacks
 from rllib_agentic.rollout.episode import EpisodePlan, Rollout
 from rllib_agentic.rollout.group import play
 from rllib_agentic.rollout.limits import RolloutSettings
 from rllib_agentic.trajectory.trajectory import Trajectory
-
-T = TypeVar("T")
-ENGINE_COUNTERS = ("prefilled_tokens", "reused_tokens", "sampled_tokens", "forced_tokens", "forwards", "evictions")
 
 
 class Connection(Protocol):
@@ -64,6 +62,7 @@ class RolloutReport:
         trajectories: empty where ``failure`` is set.
         policy_version: the version that the runner held.
         engine_metrics: counters of the engine since the last report.
+        logged: what callbacks logged, reduced by RLlib's logger; None where they logged nothing.
         failure: traceback of a bug in our or the environment's code, for the driver to raise.
         input_error: message of an :class:`InputError`, for the driver to raise as such.
     """
@@ -71,6 +70,7 @@ class RolloutReport:
     trajectories: list[Trajectory]
     policy_version: int
     engine_metrics: dict[str, float]
+    logged: Any = None
     failure: str | None = None
     input_error: str | None = None
 
@@ -87,11 +87,12 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
         self.worker_index: int = kwargs.get("worker_index") or 0
         self.module: Any = None
         self._policy_version = -1
-        self._engine: Any = None
+        self._engine: Engine | None = None
         self._clients: dict[str, Any] = {}
         self._tools: dict[str, Any] = {}
         self._stop_strings: dict[str, tuple[str, ...]] = {}
-        self._loop = _BackgroundLoop(f"episodes-{self.worker_index}")
+        self._loop = BackgroundLoop(f"episodes-{self.worker_index}")
+        self._callbacks = RunnerCallbacks(self)
         if self.worker_index > 0 or self.config.num_env_runners == 0:
             self.make_module()
 
@@ -111,13 +112,16 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
     def sample(self, job: RolloutJob) -> RolloutReport:
         """Play the job's episodes. Nothing raises in here: an exception would end the actor and hide its cause."""
         try:
-            return self._loop.run(self._play(job))
+            report = self._loop.run(self._play(job))
+            self._callbacks.sample_end(report.trajectories)
+            return replace(report, logged=self._callbacks.take_logged())
         except InputError as error:
             return RolloutReport([], self._policy_version, {}, input_error=str(error))
         except Exception:
             return RolloutReport([], self._policy_version, {}, failure=traceback.format_exc())
 
     async def _play(self, job: RolloutJob) -> RolloutReport:
+        assert self._engine is not None, "the local runner beside remote ones never samples"
         self._load(job)
         before = self._engine.metrics()
         for name, connection in job.connections.items():
@@ -136,10 +140,11 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
             settings=job.rollout,
             tools=self._tools,
             stop_strings=self._stop_strings,
+            observer=self._callbacks.observer,
         )
         trajectories = await play(rollout, job.plans)
         after = self._engine.metrics()
-        spent = {name: after[name] - before[name] for name in ENGINE_COUNTERS}
+        spent = {name: after[name] - before[name] for name in COUNTERS}
         return RolloutReport(trajectories, self._policy_version, spent)
 
     def _load(self, job: RolloutJob) -> None:
@@ -173,7 +178,7 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
             raise AssertionError(f"runner {self.worker_index} has no policy")
 
     def get_metrics(self) -> Any:
-        """RLlib's logger; episode metrics travel with the trajectories instead."""
+        """RLlib's way to ask for what callbacks logged; ours is that it travels with the reports."""
         return self.metrics.reduce()
 
     def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
@@ -210,33 +215,6 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
             if self._engine is not None:
                 self._engine.close()
             self._loop.stop()
-
-
-class _BackgroundLoop:
-    """An asyncio loop in a thread of its own, so that a caller with a running loop (a notebook) can use it too."""
-
-    def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
-        self._thread.start()
-
-    @property
-    def running(self) -> bool:
-        return self._thread.is_alive()
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run to the end; a KeyboardInterrupt in the caller cancels it and waits for its clean-up."""
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=10)
-        self._loop.close()
 
 
 def split_plans(plans: Sequence[EpisodePlan], parts: int) -> list[tuple[EpisodePlan, ...]]:

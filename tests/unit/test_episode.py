@@ -8,6 +8,7 @@
 """
 
 import asyncio
+import dataclasses
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -23,6 +24,7 @@ from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
 from rllib_agentic.errors import InfrastructureError
 from rllib_agentic.rendering import ChatMLRenderer
 from rllib_agentic.rollout import EpisodePlan, Rollout, RolloutSettings, plan_group, play
+from rllib_agentic.rollout.live_episode import EpisodeEvent, LiveEpisode
 from rllib_agentic.rollout.seeds import seed_of
 from rllib_agentic.trajectory import FinishReason, Message, Task, rows_of
 
@@ -294,3 +296,44 @@ def test_members_turns_and_iterations_have_seeds_of_their_own() -> None:  # WS08
     assert seeds(7, 1) == seeds(7, 1)
     assert seed_of(7, "a", 1) == 7621895877209417969  # the same in every process and release
     assert seed_of("1", 2) != seed_of(1, 2) != seed_of(12)
+
+
+@pytest.mark.parametrize(
+    ("env", "limits", "steps", "invalid"),
+    [
+        (Countries(), {}, 3, None),
+        (Countries(), {"max_tokens_per_turn": 1}, 1, None),  # a cut turn is a turn
+        (Countries(fault="step"), {}, 0, "session_lost"),
+        (Countries(fault="create"), {}, None, "env_unreachable"),
+    ],
+)
+def test_an_observer_is_told_of_every_event(
+    env: Countries, limits: dict[str, Any], steps: int | None, invalid: str | None
+) -> None:
+    told: list[tuple[str, int]] = []
+    seen: list[LiveEpisode] = []
+
+    def observer(event: EpisodeEvent, episode: LiveEpisode) -> None:
+        told.append((event.name, len(episode)))
+        seen.append(episode)
+        assert bool(episode.prompt) == (event is not EpisodeEvent.CREATED and invalid != "env_unreachable")
+        assert episode.is_done == (event is EpisodeEvent.END)
+
+    running = dataclasses.replace(rollout(capitals(), env, **limits), observer=observer)
+    trajectory = asyncio.run(running.run(plan()))
+    started = [] if steps is None else [("START", 0), *(("STEP", n + 1) for n in range(steps))]
+    assert told == [("CREATED", 0), *started, ("END", steps or 0)]
+    assert len({id(episode) for episode in seen}) == 1 and seen[0].trajectory is trajectory
+    assert trajectory.invalid == invalid
+    assert (seen[0].id_, seen[0].get_return()) == ("g/0", trajectory.total_reward)
+
+
+def test_what_an_observer_raises_is_a_bug_and_frees_everything() -> None:
+    def observer(event: EpisodeEvent, episode: LiveEpisode) -> None:
+        if event is EpisodeEvent.STEP:
+            raise ZeroDivisionError("in the callback")
+
+    engine, env = capitals(), Countries()
+    with pytest.raises(ZeroDivisionError, match="in the callback"):
+        asyncio.run(play(dataclasses.replace(rollout(engine, env), observer=observer), [plan()]))
+    assert env.opened == env.closed == 1 and engine.released == ["g/0"]

@@ -7,6 +7,7 @@ import pytest
 from tiny_engine import STOP, byte_tokenizer, ids_of
 
 from rllib_agentic.engines import Engine, GenerationRequest, ScriptedEngine, TokenTrie
+from rllib_agentic.engines.engine import COUNTERS
 from rllib_agentic.errors import InputError, StaleWeightsError
 from rllib_agentic.trajectory.turn import FinishReason
 
@@ -71,3 +72,14 @@ def test_versions_and_releases():
     asyncio.run(engine.release("e"))
     assert engine.released == ["e"]
     assert np.isfinite(ask(engine).logprobs).all()
+    engine.weights_updated(2)
+    assert ask(engine, policy_version=2).policy_versions.tolist() == [2]
+
+
+def test_it_counts_what_it_says():
+    engine = ScriptedEngine(lambda context: [6, 7, STOP])
+    assert set(engine.metrics()) == set(COUNTERS) and not any(engine.metrics().values())
+    ask(engine, legal=TokenTrie([[5, STOP], [6, 7, STOP]]))
+    assert (engine.metrics()["sampled_tokens"], engine.metrics()["forced_tokens"]) == (1, 2)
+    assert engine.abort() == 0
+    engine.close()
