@@ -7,13 +7,14 @@ import sys
 from functools import partial
 from typing import Any
 
+from rllib_agentic.cli import envs_mcp
 from rllib_agentic.cli.collect import add_options, collect_trajectories
 from rllib_agentic.cli.train_options import json_mapping
 from rllib_agentic.errors import InputError
 
 
 def add_command(commands: Any) -> None:
-    """Register ``envs list | serve | check | play | collect``."""
+    """Register ``envs list | serve | check | play | mcp | collect``."""
     parser = commands.add_parser("envs", help="list, serve, check and play the environments, collect trajectories")
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="all environments with their splits")
@@ -23,6 +24,7 @@ def add_command(commands: Any) -> None:
         ("serve", "host an environment over HTTP until Ctrl-C", serve_env),
         ("check", "hold an environment against everything that training relies on", check),
         ("play", "play an episode by hand", play),
+        ("mcp", "offer an environment as an MCP server", envs_mcp.serve_mcp),
         ("collect", "store trajectories of an expert, of chance or of a model", collect_trajectories),
     ):
         action = actions.add_parser(name, help=help_text)
@@ -36,6 +38,8 @@ def add_command(commands: Any) -> None:
             action.add_argument("--split", default="train")
             action.add_argument("--task", type=int, default=0, help="index of the task in its split")
             action.add_argument("--seed", type=int, default=0)
+        if name == "mcp":
+            envs_mcp.add_options(action)
         if name == "collect":
             add_options(action)
         if name == "check":

@@ -13,15 +13,23 @@ from typing import Any
 
 import psutil
 import pytest
+from mcp import Client
 from mcp_desk_server import http_server
 from tool_desk import Desk, call, outputs
 
 from rllib_agentic.components import parse_settings
+from rllib_agentic.envs.hosting import EnvHost
 from rllib_agentic.envs.local import LocalClient
+from rllib_agentic.envs.registry import make_env
 from rllib_agentic.errors import InfrastructureError, InputError
+from rllib_agentic.tools import ToolError
+from rllib_agentic.tools.loop import run_on_tool_loop
 from rllib_agentic.tools.mcp import close_shared_mcp, open_mcp
 from rllib_agentic.tools.mcp_settings import McpServer
+from rllib_agentic.tools.schema import ArgumentsCheck
 from rllib_agentic.trajectory import Task
+from serve_envs.mcp_server import make_mcp_server
+from serve_envs.worker import EnvWorker
 
 SCRIPT = str(Path(__file__).parents[1] / "mcp_desk_server.py")
 
@@ -142,3 +150,49 @@ def test_unreachable_servers_are_refused_at_the_start(tmp_path: Path) -> None:
 def test_settings_that_cannot_work(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
         parse_settings(McpServer, settings, "server")
+
+
+def test_our_environments_are_mcp_servers() -> None:
+    code = "from rllib_agentic.cli.main import main; raise SystemExit(main())"
+    command = {"command": sys.executable, "args": ["-c", code, "envs", "mcp", "bandit", "--args", '{"pulls": 2}']}
+    connection = open_mcp(parse_settings(McpServer, command, "server"))
+    tools = {tool.name: tool for tool in connection.tools}
+    assert list(tools) == ["describe", "create", "step", "close"]
+    assert ArgumentsCheck(tools["create"]).fault({"task": -1}) is not None
+
+    def use(name: str, **arguments: Any) -> str:
+        return run_on_tool_loop(tools[name].execute(arguments)).text
+
+    assert "max_turns: 2" in use("describe")
+    first = use("create", split="test", task=1, seed=3)
+    session = first.split()[1]
+    name = first.rpartition("Arms: ")[2].split(",")[0]
+    assert first != use("create", split="test", task=2, seed=3)
+    assert f"{name} pays" in use("step", session=session, action=name)
+    last = use("step", session=session, action=f"Action: {name}")
+    assert "The task is over" in last
+    for arguments, says in (
+        ({"session": session, "action": name}, "closed"),
+        ({"session": "nobody", "action": name}, "no session"),
+    ):
+        with pytest.raises(ToolError, match=says):
+            use("step", **arguments)
+    with pytest.raises(ToolError, match="known: train"):
+        use("create", split="nowhere")
+    other = use("create", task=0).split()[1]
+    assert use("close", session=other) == "closed" and use("close", session=other) == "was closed already"
+
+
+def test_one_server_holds_many_tasks_and_tells_clients_what_is_wrong() -> None:
+    async def play() -> list[str]:
+        worker = EnvWorker(EnvHost(partial(make_env, "bandit")))
+        async with Client(make_mcp_server(worker, "bandit")) as client:
+            begun = await asyncio.gather(*(client.call_tool("create", {"task": task}) for task in range(5)))
+            texts = [result.structured_content["observation"] for result in begun]
+            wrong = await client.call_tool("step", {"session": 3})
+            assert wrong.is_error and "session" in wrong.content[0].text and "action" in wrong.content[0].text
+            assert (await client.call_tool("fly", {})).is_error
+        await worker.aclose()
+        return texts
+
+    assert len(set(asyncio.run(play()))) == 5
