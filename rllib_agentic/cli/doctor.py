@@ -35,7 +35,7 @@ def doctor(given: argparse.Namespace) -> int:
     """
     from rllib_agentic.cli.console import print_rows
 
-    rows = [_python(), *map(_package, REQUIRED), *_optional(), *_environments(), _gpus(), _disk()]
+    rows = [_python(), *map(_package, REQUIRED), *_optional(), *_environments(), _sandbox(), _gpus(), _disk()]
     print_rows(rows, as_json=given.json)
     return int(any(row["state"] == "missing" for row in rows))
 
@@ -69,6 +69,16 @@ def _environments() -> list[dict[str, str]]:
         commands = entry.missing()
         rows.append(_row(f"environment {entry.name}", "", "not installed" if commands else "ok", "; ".join(commands)))
     return rows
+
+
+def _sandbox() -> dict[str, str]:
+    from rllib_agentic.sandbox.mending import what_to_do, working_isolations
+
+    working, _ = working_isolations()
+    what = "sandbox for model-written code"
+    return _row(
+        what, ", ".join(working), "ok" if working else "unavailable", "" if working else "; ".join(what_to_do())
+    )
 
 
 def _gpus() -> dict[str, str]:
