@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
@@ -21,8 +21,16 @@ from rllib_agentic.trajectory.trajectory import Trajectory
 logger = logging.getLogger(__name__)
 
 
+T = TypeVar("T")
+_LOCAL = 0
+
+
 def _sample(runner: AgenticEnvRunner, job: RolloutJob) -> RolloutReport:
     return runner.sample(job)
+
+
+def _named(runner: AgenticEnvRunner, call: Callable[[AgenticEnvRunner], T]) -> tuple[int, T]:
+    return runner.worker_index, call(runner)
 
 
 class RunnerError(AgenticError):
@@ -73,10 +81,8 @@ class Dispatcher:
         pending = versioned
         for _ in range(self._max_rounds):
             for report in self._round(pending, rollout):
-                self._check(report)
+                self.take_in(report)
                 found.update({(t.group_id, t.member): t for t in report.trajectories})
-                if report.logged is not None:
-                    self._logged.append(report.logged)
                 for name, value in report.engine_metrics.items():
                     engine[name] = engine.get(name, 0.0) + value
             pending = [plan for plan in versioned if (plan.group_id, plan.member) not in found]
@@ -94,12 +100,18 @@ class Dispatcher:
         logged, self._logged = self._logged, []
         return logged
 
-    def _round(self, plans: Sequence[EpisodePlan], rollout: RolloutSettings) -> list[RolloutReport]:
-        def job(share: tuple[EpisodePlan, ...]) -> RolloutJob:
-            return RolloutJob(share, self._connections, self._version, self._weights, rollout)
+    def job(self, plans: Sequence[EpisodePlan], rollout: RolloutSettings) -> RolloutJob:
+        """What asks a runner to play plans from the newest weights."""
+        return RolloutJob(tuple(plans), self._connections, self._version, self._weights, rollout)
 
+    def runners_alive(self) -> list[int]:
+        """Numbers of the runners that can play; dead ones are started again where the config allows it.
+
+        Raises:
+            TooManyFailuresError: there is none.
+        """
         if not self._runners.num_remote_env_runners():
-            return [self._runners.local_env_runner.sample(job(tuple(plans)))]
+            return [_LOCAL]
         self._runners.probe_unhealthy_env_runners()
         healthy = self._runners.healthy_env_runner_ids()
         if not healthy:
@@ -107,17 +119,38 @@ class Dispatcher:
                 f"all {self._runners.num_remote_env_runners()} env runners are dead; their logs name the cause, most "
                 "often memory: lower rollout.max_concurrent_episodes or give the runners more"
             )
-        shares = [(i, share) for i, share in zip(healthy, split_plans(plans, len(healthy)), strict=True) if share]
-        return self._runners.foreach_env_runner(
-            [functools.partial(_sample, job=job(share)) for _, share in shares],
-            remote_worker_ids=[i for i, _ in shares],
-            local_env_runner=False,
-            timeout_seconds=None,
+        return healthy
+
+    def on_runners(self, calls: Mapping[int, Callable[[AgenticEnvRunner], T]]) -> dict[int, T]:
+        """Call each of these runners at the same time; a runner that died is not in the answer."""
+        if not self._runners.num_remote_env_runners():
+            return {runner: call(self._runners.local_env_runner) for runner, call in calls.items()}
+        if not calls:
+            return {}
+        return dict(
+            self._runners.foreach_env_runner(
+                [functools.partial(_named, call=call) for call in calls.values()],
+                remote_worker_ids=list(calls),
+                local_env_runner=False,
+                timeout_seconds=None,
+            )
         )
 
-    @staticmethod
-    def _check(report: RolloutReport) -> None:
+    def take_in(self, report: RolloutReport) -> None:
+        """Keep what callbacks logged.
+
+        Raises:
+            InputError, RunnerError: the report brings no trajectories but a failure.
+        """
         if report.input_error is not None:
             raise InputError(report.input_error)
         if report.failure is not None:
             raise RunnerError(f"an env runner met a bug:\n{report.failure}")
+        if report.logged is not None:
+            self._logged.append(report.logged)
+
+    def _round(self, plans: Sequence[EpisodePlan], rollout: RolloutSettings) -> list[RolloutReport]:
+        alive = self.runners_alive()
+        shares = zip(alive, split_plans(plans, len(alive)), strict=True)
+        jobs = {runner: self.job(share, rollout) for runner, share in shares if share}
+        return list(self.on_runners({r: functools.partial(_sample, job=job) for r, job in jobs.items()}).values())

@@ -19,7 +19,7 @@ from rllib_agentic.envs.settings import EnvSettings
 from rllib_agentic.errors import InputError, did_you_mean
 from rllib_agentic.filters import FILTERS, RefillSettings
 from rllib_agentic.learner.settings import LearnerSettings, LearnerSetup
-from rllib_agentic.losses import POLICY_LOSSES
+from rllib_agentic.losses import POLICY_LOSSES, Importance
 from rllib_agentic.offline.settings import OfflineSettings
 from rllib_agentic.rendering import Renderer, renderer_for
 from rllib_agentic.rewards import RewardSettings
@@ -189,11 +189,29 @@ def _read(name: str, value: Any, config: Any) -> Any:
         return _FAMILIES[name].parse(value, f"config.{name}")
     if name == "filters":
         if not isinstance(value, Sequence) or isinstance(value, str):
+        parts |= _for_stale_data(parts)
             raise InputError(f"config.filters: expected a list of mappings with a 'type' key, got {value!r}")
         return tuple(FILTERS.parse(entry, f"config.filters[{i}]") for i, entry in enumerate(value))
     if name == "learner" and isinstance(value, Mapping):
         twice = [key for key in _OF_RLLIB if key in value]
         if twice:
+def _for_stale_data(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """What a bound on staleness above 0 sets where nothing was said: the importance correction, and the drift alarm."""
+    staleness, learner, diagnostics = parts["rollout"].max_staleness, parts["learner"], parts["diagnostics"]
+    if staleness == 0:
+        return {}
+    changed: dict[str, Any] = {}
+    told_not_to = "recompute_old_logprobs" in learner.model_fields_set and not learner.recompute_old_logprobs
+    if "importance" not in learner.model_fields_set and not told_not_to:
+        corrected = {"recompute_old_logprobs": True, "importance": Importance(mode="token_truncate")}
+        changed["learner"] = learner.model_copy(update=corrected)
+    drift = diagnostics.drift
+    if drift is not None and "max_stale_versions" not in drift.model_fields_set:
+        patient = drift.model_copy(update={"max_stale_versions": staleness})
+        changed["diagnostics"] = diagnostics.model_copy(update={"drift": patient})
+    return changed
+
+
             raise InputError(
                 "\n".join(f"config.learner.{key}: stands at the top level: write config.{key}" for key in twice)
             )
@@ -266,6 +284,8 @@ def _minibatch_faults(parts: Mapping[str, Any], config: Any) -> list[str]:
 
 
 def _name(loss: Any) -> str:
+    if rollout.max_staleness > 0 and config.algo_class.offline_use != "never":
+        faults.append(f"config.rollout.max_staleness: {config.algo_class.__name__} does not sample while it learns")
     return POLICY_LOSSES.name_of(loss)
 
 
