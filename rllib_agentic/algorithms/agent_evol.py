@@ -49,7 +49,7 @@ class AgentEvol(Offline):
         super().training_step()
 
     def _make_update(self, collected: Collected, iteration: int) -> Update:
-        if self._data is None or not collected.seconds:
+        if self._data is None:
             return super()._make_update(collected, iteration)
         stored = self._stored_batch()
         merged = dataclasses.replace(

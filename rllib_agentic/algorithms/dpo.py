@@ -49,21 +49,23 @@ class DPO(Offline):
         else:
             self._train_on_stored()
 
-    def _stored_batch(self) -> Collected:
+    def _stored_update(self, iteration: int) -> Update:
         assert self._data is not None
         pairs = make_pairs(self._data.groups(), self._sections.offline.pairs)
         if not pairs:
             raise InputError(
                 "config.offline: no group of the stored trajectories has two members whose returns differ: DPO needs "
-                "groups (rllib envs collect --group-size) and both good and bad trajectories (offline.success: null)"
+                "groups (rllib envs collect --group-size) with both good and bad trajectories (no offline.success)"
             )
         size = max(self._sections.offline.trajectories_per_iteration // 2, 1)
-        chosen = endless(len(pairs), self.iteration * size, size, self._sections.seed, "pairs")
-        return Collected(groups=[list(pairs[i]) for i in chosen], keep=[True] * len(chosen))
+        chosen = endless(len(pairs), (iteration - 1) * size, size, self._sections.seed, "pairs")
+        return self._pairs_update([pairs[i] for i in chosen], Collected(), iteration)
 
     def _make_update(self, collected: Collected, iteration: int) -> Update:
         kept = [group for group, stays in zip(collected.groups, collected.keep, strict=True) if stays]
-        pairs = make_pairs(kept, self._sections.offline.pairs)
+        return self._pairs_update(make_pairs(kept, self._sections.offline.pairs), collected, iteration)
+
+    def _pairs_update(self, pairs: list[Pair], collected: Collected, iteration: int) -> Update:
         batch = plan_rows(rows_of_pairs(pairs), self._sections, collected.loss_scale, iteration)
         return Update(batch, _signs(collected, pairs), {"pairs": float(len(pairs))})
 

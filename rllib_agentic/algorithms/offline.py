@@ -10,6 +10,7 @@ from ray.rllib.utils.metrics import LEARNER_RESULTS
 from rllib_agentic.algorithms.agentic import Agentic
 from rllib_agentic.algorithms.collected import Collected
 from rllib_agentic.algorithms.config import AgenticConfig
+from rllib_agentic.algorithms.update import Update
 from rllib_agentic.envs.advice import advised
 from rllib_agentic.envs.registry import env_factory
 from rllib_agentic.errors import InputError
@@ -51,14 +52,17 @@ class Offline(Agentic):
             self._stale_runners = False
         return super().evaluate(parallel_train_future)
 
-    def _train_on_stored(self, collected: Collected | None = None) -> None:
+    def _train_on_stored(self) -> None:
         """An iteration without sampling."""
-        iteration = self.iteration + 1
-        update = self._make_update(collected or self._stored_batch(), iteration)
+        update = self._stored_update(self.iteration + 1)
         metrics = self._learn(update)
         self._stale_runners = self._stale_runners or update.batch is not None
         self._log(metrics, (LEARNER_RESULTS, DEFAULT_MODULE_ID))
         self._log(update.metrics | self._data_metrics(), "offline")
+
+    def _stored_update(self, iteration: int) -> Update:
+        """What an iteration without sampling trains on."""
+        return super()._make_update(self._stored_batch(), iteration)
 
     def _stored_batch(self) -> Collected:
         """This iteration's part of the stored trajectories, each a group of its own."""

@@ -4,53 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from chat_tokenizers import chatml_tokenizer
+from spoken_episodes import collected, speech_of, tiny
 
 from rllib_agentic.cli.main import main
-from rllib_agentic.context import AppendOnly, SlidingWindow
+from rllib_agentic.context import SlidingWindow
 from rllib_agentic.engines.legal_tokens import ActionTries
 from rllib_agentic.envs.advice import ADVICE, advised
 from rllib_agentic.envs.registry import env_factory
 from rllib_agentic.errors import InputError
-from rllib_agentic.offline.collect import Spoken, collect
 from rllib_agentic.offline.retelling import retold, speaks
 from rllib_agentic.rendering import ChatMLRenderer, renderer_for
-from rllib_agentic.rl_module.model_loading import ModelSettings, load_tokenizer
-from rllib_agentic.rollout.limits import RolloutSettings
-from rllib_agentic.rollout.spoken import Speech
 from rllib_agentic.store import TrajectoryReader
 from rllib_agentic.trajectory import FinishReason, Trajectory, rows_of
-
-
-@cache
-def tiny() -> Any:
-    return load_tokenizer(ModelSettings(preset="tiny"))
-
-
-def speech_of(tokenizer: Any, context: Any = None, **limits: Any) -> Speech:
-    renderer = renderer_for(tokenizer)
-    settings = RolloutSettings(**{"max_tokens_per_turn": 200, "max_context_tokens": 1 << 16, **limits})
-    return Speech(renderer, ActionTries(tokenizer, renderer.end_of_turn_id), (context or AppendOnly()).make, settings)
-
-
-def collected(
-    env: str, speech: Speech, *, expert: bool = True, episodes: int = 6, group_size: int = 1, seed: int = 0, **args: Any
-) -> list[Trajectory]:
-    make = env_factory(env, **args)
-    schema = make().schema()
-    found: list[Trajectory] = []
-    collect(
-        Spoken(speech, expert=expert), advised(make) if expert else make, schema, found.extend,
-        policy="expert" if expert else "random", split="train", episodes=episodes, group_size=group_size,
-        max_turns=schema.max_turns, seed=seed,
-    )  # fmt: skip
-    return found
 
 
 @pytest.mark.parametrize("env", ["textcraft", "frozenlake", "bandit"])

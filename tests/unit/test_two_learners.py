@@ -16,13 +16,16 @@ from tiny_policy import TinyPolicy, make_trainer, random_rows
 from rllib_agentic.advantages.gae import GAEEstimator
 from rllib_agentic.learner.report import LearnerReport, merge_reports
 from rllib_agentic.learner.train_batch import TrainBatch, plan_minibatches
-from rllib_agentic.losses.policy import GSPO, PPOClip
+from rllib_agentic.losses.policy import DPO, GSPO, PPOClip, WeightedSft
 
 CASES: dict[str, dict[str, Any]] = {
     "ppo_clip": {},
     "recomputed": {"recompute_old_logprobs": True, "importance": {"mode": "sequence_truncate"}},
     "sequence": {"loss": GSPO(clip_low=0.5, clip_high=0.5), "recompute_old_logprobs": True},
     "critic": {"critic": GAEEstimator(lam=0.9)},
+    "cloning": {"loss": WeightedSft()},
+    "reference": {"kl": {"coefficient": 0.1, "estimator": "k3"}, "entropy_coefficient": 0.01, "reference": True},
+    "dpo": {"loss": DPO(beta=0.3), "reference": True},
 }
 
 
@@ -32,9 +35,16 @@ def rewarded(row: Any) -> Any:
     return replace(row, rewards=rewards)
 
 
-def plan() -> TrainBatch:
+def paired(row: Any, side: int) -> Any:
+    return replace(row, advantages=np.where(row.action_mask, side, 0).astype(np.float32))
+
+
+def plan(case: str) -> TrainBatch:
     # 5 trajectories, 9 rows, 5 steps an epoch: each step is one trajectory, so one learner has none of it
     rows = [rewarded(row) for row in random_rows(9, legal=True, rows_per_trajectory=2)]
+    if case == "dpo":  # the rows of a trajectory's number are a pair; the ninth, alone, gets a worse one
+        rows = [*rows, replace(rows[0], trajectory=4)]
+        rows = [paired(row, 1 - 2 * (i % 2)) for i, row in enumerate(rows)]
     whole = plan_minibatches(rows, num_epochs=1, num_minibatches=2, seed=3)
     single = plan_minibatches(rows, num_epochs=1, num_minibatches=5, seed=4)
     return TrainBatch(whole.rows, whole.minibatches + single.minibatches)
@@ -43,8 +53,10 @@ def plan() -> TrainBatch:
 def train(case: str, *, distributed: bool) -> tuple[LearnerReport, list[torch.Tensor]]:
     policy = TinyPolicy()
     options = {"loss": PPOClip(), "max_tokens_per_micro_batch": 60, "grad_clip": 0.5, **CASES[case]}
+    if options.pop("reference", False):
+        options["reference"] = TinyPolicy(seed=1)
     trainer = make_trainer(policy, distributed=distributed, **options)
-    report = trainer.train(plan())
+    report = trainer.train(plan(case))
     return report, [p.detach() for p in policy.parameters()]
 
 
