@@ -22,7 +22,6 @@ from ray.rllib.utils.metrics import (
     TIMERS,
 )
 
-from rllib_agentic.algorithms.ahead import RolloutsAhead
 from rllib_agentic.algorithms.collected import Collected
 from rllib_agentic.algorithms.config import AgenticConfig
 from rllib_agentic.algorithms.dispatch import Dispatcher
@@ -39,9 +38,8 @@ from rllib_agentic.curriculum import CurriculumState
 from rllib_agentic.diagnostics import Alarm
 from rllib_agentic.errors import TooManyFailuresError
 from rllib_agentic.filters import RefillAction, apply_filters
-from rllib_agentic.rollout.episode import EpisodePlan
 from rllib_agentic.rollout.group import plan_group
-from rllib_agentic.trajectory.trajectory import Task, Trajectory
+from rllib_agentic.trajectory.trajectory import Trajectory
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +75,8 @@ class Agentic(Algorithm):
         """Deploy the environment, build runners and learners, and publish the first weights."""
         self._environment: Environment | None = None
         self._sections = self.config.sections()
+        for sections in (self._sections, self.config.get_evaluation_config_object().sections()):
+            sections.check_model()
         self._environment = Environment(self.config.env, self._sections.env_config)
         self._schema = schema = self._environment.schema
         self._sections.check_against(schema)
@@ -91,7 +91,6 @@ class Agentic(Algorithm):
         self._dispatcher = Dispatcher(self.env_runner_group, {self.config.env: self._environment.connection})
         self._writer = self._sections.store.writer(self._durable_folder())
         self._events = EventLog()
-        self._ahead = RolloutsAhead(self._dispatcher)
         self._stopped_by: str | None = None
         self._seen: dict[str, Any] = {}
         on_policy = self.offline_use == "never"
@@ -159,8 +158,6 @@ class Agentic(Algorithm):
         self._log({"max_turns": max_turns}, "curriculum")
         alarms, seen = self._diagnostics.after_update(iteration, collected.trajectories, version, metrics)
         self._seen = nested(seen)
-        if self._sections.rollout.max_staleness > 0:
-            self._log(self._ahead.metrics(), "asynchrony")
         self._act_on(alarms, iteration)
 
     def _act_on(self, alarms: Sequence[Alarm], iteration: int) -> None:
@@ -170,7 +167,6 @@ class Agentic(Algorithm):
         if outcome.went_back:
             self._publish_weights()
         elif self._diagnostics.keeps_now(iteration):
-            self._ahead.recall()
             self._last_good.save(self.learner_group)
 
     def _advance_curriculum(self, results: dict[str, Any]) -> None:
@@ -229,36 +225,22 @@ class Agentic(Algorithm):
         self, iteration: int, attempt: int, number: int, max_turns: int
     ) -> tuple[list[list[Trajectory]], dict[str, float]]:
         rollout = self._sections.rollout
-
-        def plan(task: Task, place: str) -> list[EpisodePlan]:
-            return plan_group(
+        plans = [
+            plan_group(
                 task,
-                group_id=place,
+                group_id=f"{iteration}.{attempt}.{place}",
                 size=rollout.group_size,
                 run_seed=self._sections.seed,
-                iteration=iteration if rollout.max_staleness == 0 else 0,
+                iteration=iteration,
                 max_turns=max_turns,
             )
-
-        if rollout.max_staleness > 0:
-            landed, engine = self._ahead.take(
-                number, lambda n: plan(self._sampler.draw(1)[0], f"ahead.{n}"), rollout, first=attempt == 0
-            )
-            groups = [group.trajectories for group in landed]
-            budgets = [group.plans[0].max_turns for group in landed]
-        else:
-            plans = [
-                plan(task, f"{iteration}.{attempt}.{place}") for place, task in enumerate(self._sampler.draw(number))
-            ]
-            trajectories, engine = self._dispatcher.run(list(itertools.chain(*plans)), rollout)
-            played = iter(trajectories)
-            groups = [list(itertools.islice(played, len(group))) for group in plans]
-            budgets = [max_turns] * len(groups)
-        self._check_failures(list(itertools.chain(*groups)))
-        return [
-            [self._sections.rewards(t, most_tokens=rollout.most_action_tokens(turns)) for t in group]
-            for group, turns in zip(groups, budgets, strict=True)
-        ], engine
+            for place, task in enumerate(self._sampler.draw(number))
+        ]
+        trajectories, engine = self._dispatcher.run(list(itertools.chain(*plans)), rollout)
+        self._check_failures(trajectories)
+        most_tokens = rollout.most_action_tokens(max_turns)
+        whole = iter([self._sections.rewards(t, most_tokens=most_tokens) for t in trajectories])
+        return [list(itertools.islice(whole, len(group))) for group in plans], engine
 
     def _check_failures(self, trajectories: Sequence[Trajectory]) -> None:
         kinds = [t.invalid for t in trajectories if t.invalid is not None]
@@ -277,7 +259,6 @@ class Agentic(Algorithm):
         self._dispatcher.publish(int(state["weights_seq_no"]), state[COMPONENT_RL_MODULE][DEFAULT_MODULE_ID])
 
     # --- evaluation ---------------------------------------------------------------------------------------------
-        self._ahead.weights_published(self._sections.rollout)
 
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
         """Play held-out tasks with the current policy and give rates with 95 % intervals.
@@ -333,7 +314,6 @@ class Agentic(Algorithm):
             "sampler": self._sampler.state(),
             "empty_iterations": self._empty_iterations,
             "evaluation_at_start": self._evaluation_at_start,
-            "ahead": self._ahead.state(),
             "monitor": self._diagnostics.state(),
             "changes": self._reactions.state(),
         }
@@ -348,7 +328,6 @@ class Agentic(Algorithm):
             self._sampler.set_state(control["sampler"])
             self._empty_iterations = control["empty_iterations"]
             self._evaluation_at_start = control["evaluation_at_start"]
-            self._ahead.set_state(control["ahead"])
             self._diagnostics.set_state(control["monitor"])
             self._sections = self._reactions.set_state(control["changes"]) or self._sections
 

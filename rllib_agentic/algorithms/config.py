@@ -36,8 +36,8 @@ class AgenticConfig(AlgorithmConfig):
     """Base of every preset's config.
 
     Sections (see :mod:`rllib_agentic.algorithms.sections`): ``model``, ``env_config``, ``rollout``, ``context``,
-    ``engine``, ``curriculum``, ``rewards``, ``filters``, ``refill``, ``advantages``, ``loss``, ``learner``,
-    ``offline``, ``store``, ``diagnostics``.
+    ``renderer``, ``engine``, ``curriculum``, ``rewards``, ``filters``, ``refill``, ``advantages``, ``loss``,
+    ``learner``, ``offline``, ``store``, ``diagnostics``.
     Each is a plain mapping here, so that Tune can search in it at any depth, and is checked and typed by
     :meth:`sections`.
 
@@ -89,7 +89,7 @@ class AgenticConfig(AlgorithmConfig):
 
     def env_runners(self, **settings: Any) -> AgenticConfig:
         """RLlib's settings of env runners, and the sections ``rollout, context, engine``."""
-        return self._chain(super().env_runners, settings, "rollout context engine")
+        return self._chain(super().env_runners, settings, "rollout context renderer engine")
 
     def reporting(self, **settings: Any) -> AgenticConfig:
         """RLlib's reporting settings, and the sections ``store`` and ``diagnostics``."""

@@ -10,7 +10,6 @@ from rllib_agentic.cli.memory import estimate_memory
 from rllib_agentic.components import parse_settings
 from rllib_agentic.envs.client import check_env_config
 from rllib_agentic.envs.settings import EnvSettings
-from rllib_agentic.rl_module.model_loading import load_config
 from rllib_agentic.tracking.params import plain
 
 
@@ -18,12 +17,13 @@ def check_model(experiment: Experiment) -> None:
     """Find out before anything starts whether the model, and the checkpoint to begin from, are there.
 
     Raises:
-        InputError: one is not.
+        InputError: one is not, or the model does not go with the limits and the chat format that are set.
     """
     if experiment.settings.restore is not None:
         find_checkpoint(experiment.settings.restore)
     if experiment.config is not None:
-        load_config(experiment.config.sections().model)
+        for config in (experiment.config, experiment.config.get_evaluation_config_object()):
+            config.sections().check_model()
 
 
 def check_environment(experiment: Experiment) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rllib_agentic.algorithms.presets import run_name
 from rllib_agentic.cli.train_options import json_mapping
-from rllib_agentic.errors import InputError
+from rllib_agentic.errors import InputError, TooManyFailuresError
 
 
 def add_command(commands: Any) -> None:
@@ -17,6 +17,7 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser("evaluate", help="play held-out tasks with a checkpoint", description=__doc__)
     parser.add_argument("checkpoint", help="a checkpoint's folder, or an experiment's (its newest checkpoint)")
     parser.add_argument("--episodes", type=int, help="held-out tasks to play (default: evaluation_duration)")
+    parser.add_argument("--steps", type=int, help="play tasks until so many turns were taken; --episodes overrides it")
     parser.add_argument("--samples", type=int, help="episodes a task")
     parser.add_argument("--split", help="the split to take them from (default: that of evaluation_config)")
     parser.add_argument("--temperature", type=float, help="sampling temperature; 0 is greedy")
@@ -24,6 +25,11 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--env", help="check that the checkpoint is of this environment")
     parser.add_argument("--config", metavar="JSON", help="configuration laid over the stored one")
     parser.add_argument("--out", help="also write the result to this JSON file")
+    parser.add_argument(
+        "--save-info",
+        action="store_true",
+        help="with --out: the episodes too, each turn with its text, the environment's answer, rewards and metrics",
+    )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.set_defaults(command=evaluate)
 
@@ -33,24 +39,36 @@ def evaluate(given: argparse.Namespace) -> int:
     from rllib_agentic.algorithms.checkpoints import find_checkpoint, load_algorithm
     from rllib_agentic.cli.cluster import ClusterOptions, connected
     from rllib_agentic.cli.console import print_json, print_rows
+    from rllib_agentic.store import as_dict
     from rllib_agentic.tracking.params import plain
 
-    for name in ("episodes", "samples"):
+    for name in ("episodes", "steps", "samples"):
         value = getattr(given, name)
         if value is not None and value < 1:
             raise InputError(f"--{name}: expected at least 1, got {value}")
+    if given.save_info and given.out is None:
+        raise InputError("--save-info: give --out FILE too, which is where the episodes are written")
+    if given.out is not None and not Path(given.out).expanduser().absolute().parent.is_dir():
+        raise InputError(f"--out: {given.out!r} lies in no folder that exists")
     folder = find_checkpoint(given.checkpoint)
     with connected(ClusterOptions()):
         algo = load_algorithm(folder, _overrides(given))
         try:
             _check(given, algo)
-            result = plain(algo.evaluate())
+            steps = None if given.episodes is not None else given.steps
+            metrics, trajectories = algo.evaluate_episodes(num_turns=steps)
+            result = plain(metrics)
             result |= {"checkpoint": str(folder), "run": run_name(type(algo)), "env": algo.config.env}
             result["training_iteration"] = algo.iteration
         finally:
             algo.stop()
     if given.out is not None:
-        Path(given.out).write_text(json.dumps(result, indent=1))
+        episodes = {"episodes": [as_dict(t) for t in trajectories]} if given.save_info else {}
+        text = json.dumps(result | episodes, indent=1, ensure_ascii=False, default=plain)
+        Path(given.out).expanduser().write_text(text, encoding="utf-8")
+    if not result["num_valid_episodes"]:
+        kinds = ", ".join(sorted({str(t.invalid) for t in trajectories})) or "no task was played"
+        raise TooManyFailuresError(f"none of the {len(trajectories)} episodes is valid: {kinds}")
     if given.json:
         print_json(result)
     else:

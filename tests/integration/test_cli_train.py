@@ -87,9 +87,14 @@ def test_a_run_on_serve_from_start_to_end(folder: Path) -> None:
     refused, out, err = run(folder, "train", "file", "other.yaml")
     assert refused == 2 and "rollout.max_turns: 4 -> 5" in err  # TK10
 
-    code, out, err = run(folder, "evaluate", "runs/small", "--episodes", "5", "--split", "test", "--json")
+    options = ["--split", "test", "--json", "--out", "result.json", "--save-info"]
+    code, out, err = run(folder, "evaluate", "runs/small", "--episodes", "5", *options)
     result = json.loads(out)
     assert code == 0, err
+    written = json.loads((folder / "result.json").read_text())
+    assert {key: written[key] for key in result} == result
+    assert [e["task"]["split"] for e in written["episodes"]] == ["test"] * 5
+    assert all(turn["spans"][1]["text"] for e in written["episodes"] for s in e["segments"] for turn in s["turns"])
     assert (result["num_episodes"], result["split"], result["training_iteration"]) == (5, "test", 4)
 
     code, out, err = run(folder, "trajectories", "show", "runs/small", "3", "--json")

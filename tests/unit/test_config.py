@@ -48,12 +48,33 @@ def test_every_fault_is_in_one_message_with_the_nearest_name() -> None:  # UX01
         ({"env_config": {"splt": "train"}}, ["splt", "'split'"]),
         ({"env": "frozen_lake"}, ["frozen_lake", "'frozenlake'"]),
         ({"env": 3}, ["env", "3"]),
+        ({"engine": {"max_cached_tokens": 1000}}, ["max_context_tokens", "2048", "max_cached_tokens"]),
+        ({"renderer": {"earlier_reasoning": "dropped"}}, ["earlier_reasoning", "'as_template'", "'kept'"]),
+        ({"renderer": {"template_kwargs": {"tools": []}}}, ["template_kwargs", "tools"]),
     ],
 )
 def test_contradictions_and_wrong_values_stop_the_start(changes: dict[str, Any], words: list[str]) -> None:  # UX02
     with pytest.raises(InputError) as caught:
         config(**changes).validate()
     assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rollout": {"max_context_tokens": 9000}}, ["max_context_tokens", "9000", "8192", "'tiny'"]),
+        ({"model": {"preset": "tiny", "max_positions": 1024}}, ["2048", "1024"]),
+        ({"model": {"path": "no/such/folder"}}, ["no/such/folder"]),
+        ({"renderer": {"chat_template": "no/such.jinja"}}, ["renderer.chat_template", "no/such.jinja"]),
+    ],
+)
+def test_what_the_model_cannot_do_stops_the_start(changes: dict[str, Any], words: list[str]) -> None:
+    ready = config(**changes)
+    ready.validate()  # needs no model
+    with pytest.raises(InputError) as caught:
+        ready.sections().check_model()
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+    config(rollout={"max_context_tokens": 8192}).sections().check_model()
 
 
 def test_evaluation_may_be_greedy_and_truncated() -> None:

@@ -40,8 +40,8 @@ FORBIDDEN = {
     "algorithms": {"cli", "tracking"},
 }
 RAY_SHELLS = (
-    "rollout/env_runner.py", "rl_module/", "learner/", "algorithms/", "engines/vllm", "tracking/", "cli/",
-    "envs/serve_transport.py", "envs/token_env.py",
+    "rollout/env_runner.py", "rollout/callbacks.py", "rl_module/", "learner/", "algorithms/", "engines/vllm",
+    "tracking/", "cli/", "envs/serve_transport.py", "envs/token_env.py",
 )  # fmt: skip
 NUMPY_AND_TORCH_ONLY = ("losses/", "advantages/")
 ALLOWED_THERE = {"numpy", "torch", "pydantic", "rllib_agentic", "scipy"}
