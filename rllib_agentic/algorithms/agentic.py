@@ -22,6 +22,7 @@ from ray.rllib.utils.metrics import (
     TIMERS,
 )
 
+from rllib_agentic.algorithms.ahead import RolloutsAhead
 from rllib_agentic.algorithms.collected import Collected
 from rllib_agentic.algorithms.config import AgenticConfig
 from rllib_agentic.algorithms.dispatch import Dispatcher
@@ -38,8 +39,9 @@ from rllib_agentic.curriculum import CurriculumState
 from rllib_agentic.diagnostics import Alarm
 from rllib_agentic.errors import TooManyFailuresError
 from rllib_agentic.filters import RefillAction, apply_filters
+from rllib_agentic.rollout.episode import EpisodePlan
 from rllib_agentic.rollout.group import plan_group
-from rllib_agentic.trajectory.trajectory import Trajectory
+from rllib_agentic.trajectory.trajectory import Task, Trajectory
 
 logger = logging.getLogger(__name__)
 
@@ -75,8 +77,6 @@ class Agentic(Algorithm):
         """Deploy the environment, build runners and learners, and publish the first weights."""
         self._environment: Environment | None = None
         self._sections = self.config.sections()
-        for sections in (self._sections, self.config.get_evaluation_config_object().sections()):
-            sections.check_model()
         self._environment = Environment(self.config.env, self._sections.env_config)
         self._schema = schema = self._environment.schema
         self._sections.check_against(schema)
@@ -89,6 +89,7 @@ class Agentic(Algorithm):
         self._empty_iterations = 0
         self._evaluation_at_start: dict[str, Any] | None = None
         self._dispatcher = Dispatcher(self.env_runner_group, {self.config.env: self._environment.connection})
+        self._ahead = RolloutsAhead(self._dispatcher)
         self._writer = self._sections.store.writer(self._durable_folder())
         self._events = EventLog()
         self._stopped_by: str | None = None
@@ -156,6 +157,8 @@ class Agentic(Algorithm):
         self._iteration_log.of_callbacks(self._dispatcher.take_logged(), sampled)
         self._iteration_log.samples(sampled, collected.seconds)
         self._log({"max_turns": max_turns}, "curriculum")
+        if self._sections.rollout.max_staleness > 0:
+            self._log(self._ahead.metrics(), "asynchrony")
         alarms, seen = self._diagnostics.after_update(iteration, collected.trajectories, version, metrics)
         self._seen = nested(seen)
         self._act_on(alarms, iteration)
@@ -165,6 +168,7 @@ class Agentic(Algorithm):
         self._sections = outcome.sections or self._sections
         self._stopped_by = outcome.stop
         if outcome.went_back:
+            self._ahead.recall()
             self._publish_weights()
         elif self._diagnostics.keeps_now(iteration):
             self._last_good.save(self.learner_group)
@@ -225,22 +229,36 @@ class Agentic(Algorithm):
         self, iteration: int, attempt: int, number: int, max_turns: int
     ) -> tuple[list[list[Trajectory]], dict[str, float]]:
         rollout = self._sections.rollout
-        plans = [
-            plan_group(
+
+        def plan(task: Task, place: str) -> list[EpisodePlan]:
+            return plan_group(
                 task,
-                group_id=f"{iteration}.{attempt}.{place}",
+                group_id=place,
                 size=rollout.group_size,
                 run_seed=self._sections.seed,
-                iteration=iteration,
+                iteration=iteration if rollout.max_staleness == 0 else 0,
                 max_turns=max_turns,
             )
-            for place, task in enumerate(self._sampler.draw(number))
-        ]
-        trajectories, engine = self._dispatcher.run(list(itertools.chain(*plans)), rollout)
-        self._check_failures(trajectories)
-        most_tokens = rollout.most_action_tokens(max_turns)
-        whole = iter([self._sections.rewards(t, most_tokens=most_tokens) for t in trajectories])
-        return [list(itertools.islice(whole, len(group))) for group in plans], engine
+
+        if rollout.max_staleness > 0:
+            landed, engine = self._ahead.take(
+                number, lambda n: plan(self._sampler.draw(1)[0], f"ahead.{n}"), rollout, first=attempt == 0
+            )
+            groups = [group.trajectories for group in landed]
+            budgets = [group.plans[0].max_turns for group in landed]
+        else:
+            plans = [
+                plan(task, f"{iteration}.{attempt}.{place}") for place, task in enumerate(self._sampler.draw(number))
+            ]
+            trajectories, engine = self._dispatcher.run(list(itertools.chain(*plans)), rollout)
+            played = iter(trajectories)
+            groups = [list(itertools.islice(played, len(group))) for group in plans]
+            budgets = [max_turns] * len(groups)
+        self._check_failures(list(itertools.chain(*groups)))
+        return [
+            [self._sections.rewards(t, most_tokens=rollout.most_action_tokens(turns)) for t in group]
+            for group, turns in zip(groups, budgets, strict=True)
+        ], engine
 
     def _check_failures(self, trajectories: Sequence[Trajectory]) -> None:
         kinds = [t.invalid for t in trajectories if t.invalid is not None]
@@ -257,6 +275,7 @@ class Agentic(Algorithm):
             components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
         )[COMPONENT_LEARNER]
         self._dispatcher.publish(int(state["weights_seq_no"]), state[COMPONENT_RL_MODULE][DEFAULT_MODULE_ID])
+        self._ahead.weights_published(self._sections.rollout)
 
     # --- evaluation ---------------------------------------------------------------------------------------------
 
@@ -312,6 +331,7 @@ class Agentic(Algorithm):
         state[CONTROL_STATE] = {
             "curriculum": self._curriculum_state,
             "sampler": self._sampler.state(),
+            "ahead": self._ahead.state(),
             "empty_iterations": self._empty_iterations,
             "evaluation_at_start": self._evaluation_at_start,
             "monitor": self._diagnostics.state(),
@@ -326,6 +346,7 @@ class Agentic(Algorithm):
             control = state[CONTROL_STATE]
             self._curriculum_state = control["curriculum"]
             self._sampler.set_state(control["sampler"])
+            self._ahead.set_state(control["ahead"])
             self._empty_iterations = control["empty_iterations"]
             self._evaluation_at_start = control["evaluation_at_start"]
             self._diagnostics.set_state(control["monitor"])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import traceback
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import ray
@@ -23,7 +24,9 @@ from rllib_agentic.rollout.background_loop import BackgroundLoop
 from rllib_agentic.rollout.callbacks import RunnerCallbacks
 from rllib_agentic.rollout.episode import EpisodePlan, Rollout
 from rllib_agentic.rollout.group import play
+from rllib_agentic.rollout.in_flight import GroupsInFlight
 from rllib_agentic.rollout.limits import RolloutSettings
+from rllib_agentic.rollout.note_writer import NoteWriter, load_writer
 from rllib_agentic.trajectory.trajectory import Trajectory
 
 
@@ -59,10 +62,11 @@ class RolloutReport:
     """What a runner gives back: trajectories in the order of the plans, or the failure that stopped it.
 
     Attributes:
-        trajectories: empty where ``failure`` is set.
+        trajectories: empty where ``failure`` is set, or where nothing has landed.
         policy_version: the version that the runner held.
         engine_metrics: counters of the engine since the last report.
         logged: what callbacks logged, reduced by RLlib's logger; None where they logged nothing.
+        in_flight: groups that were launched and have not landed.
         failure: traceback of a bug in our or the environment's code, for the driver to raise.
         input_error: message of an :class:`InputError`, for the driver to raise as such.
     """
@@ -71,6 +75,7 @@ class RolloutReport:
     policy_version: int
     engine_metrics: dict[str, float]
     logged: Any = None
+    in_flight: tuple[str, ...] = ()
     failure: str | None = None
     input_error: str | None = None
 
@@ -88,9 +93,12 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
         self.module: Any = None
         self._policy_version = -1
         self._engine: Engine | None = None
+        self._writer: NoteWriter | None = None
         self._clients: dict[str, Any] = {}
         self._tools: dict[str, Any] = {}
         self._stop_strings: dict[str, tuple[str, ...]] = {}
+        self._in_flight = GroupsInFlight()
+        self._reported: Mapping[str, float] = dict.fromkeys(COUNTERS, 0.0)
         self._loop = BackgroundLoop(f"episodes-{self.worker_index}")
         self._callbacks = RunnerCallbacks(self)
         if self.worker_index > 0 or self.config.num_env_runners == 0:
@@ -105,25 +113,59 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
         self.module.to(device)
         self.module.eval()
         self._sections = sections
-        self._renderer = sections.make_renderer(self.module.model, self.module.tokenizer)
+        self._renderer = sections.renderer(self.module.model, self.module.tokenizer)
         self._make_trie = ActionTries(self.module.tokenizer, self._renderer.end_of_turn_id).trie
         self._engine = sections.engine.build(self.module.model, self.module.tokenizer)
+        writes = getattr(sections.context, "model", None)
+        self._writer = None if writes is None else load_writer(writes, device)
 
     def sample(self, job: RolloutJob) -> RolloutReport:
-        """Play the job's episodes. Nothing raises in here: an exception would end the actor and hide its cause."""
+        """Play the job's episodes to their end. What is in flight goes on meanwhile."""
+        return self._report(self._play(job))
+
+    def launch(self, job: RolloutJob) -> RolloutReport:
+        """Begin to play the job's groups, and come back at once; an empty job brings new weights to those in flight."""
+        return self._report(self._begin(job))
+
+    def landed(self, wait_s: float) -> RolloutReport:
+        """The groups that are complete; waits so long for one where none is."""
+        return self._report(self._in_flight.landed(wait_s))
+
+    def recall(self) -> RolloutReport:
+        """Throw away what is in flight."""
+        return self._report(self._recall())
+
+    def _report(self, work: Coroutine[Any, Any, list[Trajectory]]) -> RolloutReport:
+        """Nothing raises in here: an exception would end the actor and hide its cause."""
         try:
-            report = self._loop.run(self._play(job))
-            self._callbacks.sample_end(report.trajectories)
-            return replace(report, logged=self._callbacks.take_logged())
+            trajectories = self._loop.run(work)
+            if trajectories:
+                self._callbacks.sample_end(trajectories)
+            logged = self._callbacks.take_logged()
         except InputError as error:
             return RolloutReport([], self._policy_version, {}, input_error=str(error))
         except Exception:
             return RolloutReport([], self._policy_version, {}, failure=traceback.format_exc())
+        now = self._engine.metrics() if self._engine is not None else self._reported
+        spent = {name: now[name] - self._reported[name] for name in COUNTERS}
+        self._reported = now
+        return RolloutReport(trajectories, self._policy_version, spent, logged, self._in_flight.group_ids)
 
-    async def _play(self, job: RolloutJob) -> RolloutReport:
+    async def _play(self, job: RolloutJob) -> list[Trajectory]:
+        return await play(await self._rollout(job), job.plans)
+
+    async def _begin(self, job: RolloutJob) -> list[Trajectory]:
+        self._in_flight.launch(await self._rollout(job), job.plans)
+        return []
+
+    async def _recall(self) -> list[Trajectory]:
+        await self._in_flight.recall()
+        return []
+
+    async def _rollout(self, job: RolloutJob) -> Rollout:
+        """All that the job's episodes share, once the policy is the job's."""
         assert self._engine is not None, "the local runner beside remote ones never samples"
-        self._load(job)
-        before = self._engine.metrics()
+        await self._load(job)
         for name, connection in job.connections.items():
             if name not in self._clients:
                 client = connection.open()
@@ -131,7 +173,7 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
                 self._tools[name] = tuple(dict(tool) for tool in schema.tools if schema.tools_in_template)
                 self._stop_strings[name] = schema.stop_strings
                 self._clients[name] = client
-        rollout = Rollout(
+        return Rollout(
             engine=self._engine,
             renderer=self._renderer,
             clients=self._clients,
@@ -141,24 +183,28 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
             tools=self._tools,
             stop_strings=self._stop_strings,
             observer=self._callbacks.observer,
+            writer=self._writer,
         )
-        trajectories = await play(rollout, job.plans)
-        after = self._engine.metrics()
-        spent = {name: after[name] - before[name] for name in COUNTERS}
-        return RolloutReport(trajectories, self._policy_version, spent)
 
-    def _load(self, job: RolloutJob) -> None:
+    async def _load(self, job: RolloutJob) -> None:
+        assert self._engine is not None
         if job.policy_version == self._policy_version:
             return
-        weights = ray.get(job.weights) if isinstance(job.weights, ray.ObjectRef) else job.weights
+        weights = job.weights
+        if isinstance(weights, ray.ObjectRef):
+            weights = await asyncio.to_thread(ray.get, weights)
         if weights is None:
             raise StaleWeightsError(
                 "stale_weights",
                 f"runner {self.worker_index} holds version {self._policy_version}, version {job.policy_version} was "
                 "asked for, and no weights came with the job",
             )
-        self.module.set_state(weights)
-        self._set_version(job.policy_version)
+        await self._engine.change_weights(
+            job.policy_version,
+            lambda: self.module.set_state(weights),
+            finish_turns=job.rollout.turns_at_update == "finish",
+        )
+        self._policy_version = job.policy_version
 
     def _set_version(self, version: int) -> None:
         self._policy_version = version
@@ -209,6 +255,7 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
     def stop(self) -> None:
         """Close sessions, connections and the loop."""
         if self._loop.running:
+            self._loop.run(self._recall())
             for client in self._clients.values():
                 self._loop.run(client.aclose())
             self._clients.clear()
