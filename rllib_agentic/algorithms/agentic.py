@@ -77,6 +77,8 @@ class Agentic(Algorithm):
         """Deploy the environment, build runners and learners, and publish the first weights."""
         self._environment: Environment | None = None
         self._sections = self.config.sections()
+        for sections in (self._sections, self.config.get_evaluation_config_object().sections()):
+            sections.check_model()
         self._environment = Environment(self.config.env, self._sections.env_config)
         self._schema = schema = self._environment.schema
         self._sections.check_against(schema)

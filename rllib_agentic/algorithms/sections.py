@@ -21,9 +21,10 @@ from rllib_agentic.filters import FILTERS, RefillSettings
 from rllib_agentic.learner.settings import LearnerSettings, LearnerSetup
 from rllib_agentic.losses import POLICY_LOSSES, Importance
 from rllib_agentic.offline.settings import OfflineSettings
-from rllib_agentic.rendering import Renderer, renderer_for
+from rllib_agentic.rendering import Renderer
+from rllib_agentic.rendering.settings import RendererSettings
 from rllib_agentic.rewards import RewardSettings
-from rllib_agentic.rl_module.model_loading import load_stop_ids, load_tokenizer
+from rllib_agentic.rl_module.model_loading import load_config, load_stop_ids, load_tokenizer
 from rllib_agentic.rl_module.model_settings import ModelSettings
 from rllib_agentic.rollout.limits import RolloutSettings
 from rllib_agentic.rollout.spoken import Speech
@@ -34,6 +35,7 @@ SECTIONS: dict[str, Any] = {
     "env_config": {},
     "rollout": {},
     "context": {"type": "append_only"},
+    "renderer": {},
     "engine": {"type": "hf"},
     "curriculum": {"type": "fixed"},
     "rewards": {},
@@ -52,6 +54,7 @@ _PLAIN: dict[str, type[Settings]] = {
     "model": ModelSettings,
     "env_config": EnvSettings,
     "rollout": RolloutSettings,
+    "renderer": RendererSettings,
     "rewards": RewardSettings,
     "refill": RefillSettings,
     "learner": LearnerSettings,
@@ -78,6 +81,7 @@ class Sections:
     env_config: EnvSettings
     rollout: RolloutSettings
     context: Any
+    renderer: RendererSettings
     engine: Any
     curriculum: Any
     rewards: RewardSettings
@@ -123,15 +127,15 @@ class Sections:
         critic = self.advantages if self.needs_critic else None
         return LearnerSetup(self.learner, self.loss, self.rollout.temperature, critic)
 
-    def renderer(self, model: Any, tokenizer: Any) -> Renderer:
+    def make_renderer(self, model: Any, tokenizer: Any) -> Renderer:
         """The model's chat format, with every id that its generation config ends a turn on."""
         ends = getattr(model.generation_config, "eos_token_id", None)
-        return renderer_for(tokenizer, stop_ids=[ends] if isinstance(ends, int) else ends or ())
+        return self.renderer.build(tokenizer, [ends] if isinstance(ends, int) else ends or ())
 
     def speech(self, tools: Sequence[Mapping[str, Any]]) -> Speech:
         """Makes trajectories of texts, in the tokens and under the limits of this run; no weights are loaded."""
         tokenizer = load_tokenizer(self.model)
-        renderer = renderer_for(tokenizer, stop_ids=load_stop_ids(self.model))
+        renderer = self.renderer.build(tokenizer, load_stop_ids(self.model))
         tries = ActionTries(tokenizer, renderer.end_of_turn_id)
         return Speech(renderer, tries, self.context.make, self.rollout, tuple(dict(tool) for tool in tools))
 
@@ -139,6 +143,20 @@ class Sections:
         """Draws the tasks of each iteration."""
         split = self.env_config.split
         return TaskSampler(env=schema.name, split=split, num_tasks=schema.splits[split], seed=self.seed)
+
+    def check_model(self) -> None:
+        """Check what only the model knows, without its weights.
+
+        Raises:
+            InputError: there is no such model, its context is too short, or its chat template cannot be used.
+        """
+        positions = getattr(load_config(self.model).get_text_config(), "max_position_embeddings", None)
+        if positions is not None and self.rollout.max_context_tokens > positions:
+            raise InputError(
+                f"config.rollout.max_context_tokens: {self.rollout.max_context_tokens} is more than the {positions} "
+                f"positions of the model {self.model.name!r}"
+            )
+        self.renderer.build(load_tokenizer(self.model), load_stop_ids(self.model))
 
     def check_against(self, schema: EnvSchema) -> None:
         """Check what only the environment knows.
@@ -243,6 +261,12 @@ def _contradictions(parts: Mapping[str, Any], config: Any) -> list[str]:
                 f"config.rollout: top_p={rollout.top_p}, top_k={rollout.top_k} truncate the distribution, which the "
                 "loss does not know; training needs top_p 1 and top_k 0 (evaluation_config may truncate)"
             )
+    cached = getattr(parts["engine"], "max_cached_tokens", None)
+    if cached is not None and rollout.max_context_tokens > cached:
+        faults.append(
+            f"config.rollout.max_context_tokens: {rollout.max_context_tokens} is more than the {cached} tokens of "
+            "config.engine.max_cached_tokens, which must hold at least one episode"
+        )
     watched = getattr(parts["curriculum"], "watch", "training")
     if watched == "evaluation" and not config.in_evaluation and not config.evaluation_interval:
         faults.append("config.curriculum.watch: 'evaluation' needs evaluations: set config.evaluation_interval")

@@ -113,7 +113,7 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
         self.module.to(device)
         self.module.eval()
         self._sections = sections
-        self._renderer = sections.renderer(self.module.model, self.module.tokenizer)
+        self._renderer = sections.make_renderer(self.module.model, self.module.tokenizer)
         self._make_trie = ActionTries(self.module.tokenizer, self._renderer.end_of_turn_id).trie
         self._engine = sections.engine.build(self.module.model, self.module.tokenizer)
         writes = getattr(sections.context, "model", None)
