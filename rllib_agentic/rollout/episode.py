@@ -28,6 +28,8 @@ from rllib_agentic.trajectory.trajectory import Task, Trajectory
 from rllib_agentic.trajectory.turn import FinishReason, Ids, Turn
 
 NO_IDS: Ids = np.zeros(0, np.int32)
+TIMED_OUT = "episode_timeout"
+"""Why an episode is invalid that took longer than ``episode_timeout_s``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class Rollout:
         except InfrastructureError as failure:
             episode.fail(failure.kind)
         except TimeoutError:
-            episode.fail("episode_timeout")
+            episode.fail(TIMED_OUT)
         finally:
             await self.engine.release(episode.episode_id)
         trajectory = episode.trajectory(time.monotonic() - started)

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from chat_tokenizers import chatml_tokenizer
 
+from rllib_agentic.advantages.grpo import GRPOEstimator
 from rllib_agentic.context import AppendOnly, SlidingWindow
 from rllib_agentic.engines.legal_tokens import ActionTries
 from rllib_agentic.engines.scripted import ScriptedEngine
@@ -233,6 +234,24 @@ def test_invalid_episodes_are_drawn_again_with_the_same_seeds() -> None:
     assert trajectory.invalid is None and trajectory.metrics["attempts"] == 2
     (lost,) = asyncio.run(play(rollout(capitals(), Countries(fault="step"), max_attempts=2), [plan()]))
     assert lost.invalid == "session_lost" and lost.metrics["attempts"] == 2
+
+
+def test_a_stuck_member_is_waited_for_once_and_its_group_goes_on_without_it() -> None:  # FT02
+    class ThirdHangs(Countries):
+        async def create(self, task: Task) -> CountrySession:
+            session = await super().create(task)
+            if self.opened == 3:
+                session.env = Countries(hang=True)
+            return session
+
+    env = ThirdHangs()
+    running = rollout(capitals(lambda ids: "Paris"), env, episode_timeout_s=0.3)
+    group = plan_group(Task("countries", "train", 0), group_id="g", size=4, run_seed=0, iteration=1, max_turns=3)
+    played = asyncio.run(play(running, group))
+    assert [t.invalid for t in played] == [None, None, "episode_timeout", None]
+    assert [t.metrics["attempts"] for t in played] == [1, 1, 1, 1] and env.opened == 4
+    advantages = GRPOEstimator()(played)
+    assert [a is None for a in advantages] == [False, False, True, False]
 
 
 def test_a_slow_environment_holds_nobody_back() -> None:
