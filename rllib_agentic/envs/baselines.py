@@ -21,6 +21,15 @@ class HasExpert(Protocol):
         ...
 
 
+@runtime_checkable
+class HasRandomAction(Protocol):
+    """An environment that does not list its actions, but can draw one that has the right form."""
+
+    def random_action(self, draw: random.Random) -> str:
+        """A well-formed action, drawn without regard to the task."""
+        ...
+
+
 class Score(NamedTuple):
     """Means over episodes."""
 
@@ -41,16 +50,21 @@ def expert_policy(env: Env, observation: Observation) -> str:
 
 
 def random_policy(seed: int) -> Policy:
-    """A policy that draws from the admissible actions.
+    """A policy that draws from the admissible actions; where none are listed, the environment draws.
 
     Raises:
-        InputError: when called on an observation that lists none.
+        InputError: when called on an observation that lists none, of an environment that cannot draw any.
     """
     draw = random.Random(seed)
 
     def choose(env: Env, observation: Observation) -> str:
         if not observation.actions:
-            raise InputError(f"{type(env).__name__} lists no admissible actions: a random policy cannot choose")
+            if isinstance(env, HasRandomAction):
+                return env.random_action(draw)
+            raise InputError(
+                f"{type(env).__name__} lists no admissible actions, and has no random_action(draw) -> str: a random "
+                f"policy cannot choose"
+            )
         return draw.choice(observation.actions)
 
     return choose
