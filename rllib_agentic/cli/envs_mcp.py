@@ -42,13 +42,36 @@ def serve_mcp(given: argparse.Namespace) -> int:
     if given.port is None:
         asyncio.run(_serve_stdio(server, worker))
         return 0
+    _serve_http(server, given.port)
+    return 0
+
+
+def _serve_http(server: Any, port: int) -> None:
+    import signal
+    import socket
+    import threading
+
     import uvicorn
 
+    try:
+        listening = socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        raise InputError(f"--port: cannot listen on port {port}: {error.strerror}; choose another one") from error
     app = server.streamable_http_app(stateless_http=True, json_response=True)
-    print(f"http://127.0.0.1:{given.port}/mcp", flush=True)
+    service = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2))
+    ends = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    thread = threading.Thread(target=service.run, kwargs={"sockets": [listening]})
+    thread.start()
+    print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
     print("Ctrl-C stops it.", file=sys.stderr)
-    uvicorn.run(app, host="127.0.0.1", port=given.port, log_level="warning")
-    return 0
+    try:
+        signal.sigwait(ends)
+    finally:
+        service.should_exit = True
+        thread.join()
+        listening.close()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ends)
 
 
 async def _serve_stdio(server: Any, worker: Any) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -190,9 +192,21 @@ def test_one_server_holds_many_tasks_and_tells_clients_what_is_wrong() -> None:
             begun = await asyncio.gather(*(client.call_tool("create", {"task": task}) for task in range(5)))
             texts = [result.structured_content["observation"] for result in begun]
             wrong = await client.call_tool("step", {"session": 3})
-            assert wrong.is_error and "session" in wrong.content[0].text and "action" in wrong.content[0].text
+            assert wrong.is_error and "session" in str(wrong.content) and "action" in str(wrong.content)
             assert (await client.call_tool("fly", {})).is_error
         await worker.aclose()
         return texts
 
     assert len(set(asyncio.run(play()))) == 5
+
+
+def test_the_command_serves_over_http_until_it_is_told_to_stop() -> None:
+    code = "from rllib_agentic.cli.main import main; raise SystemExit(main())"
+    arguments = [sys.executable, "-c", code, "envs", "mcp", "bandit", "--port", "0"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None and child.stderr is not None
+        connection = open_mcp(McpServer(url=child.stdout.readline().strip(), tools=("describe",)))
+        assert "bandit" in run_on_tool_loop(connection.tools[0].execute({})).text
+        close_shared_mcp()
+        child.send_signal(signal.SIGINT)
+        assert child.wait(timeout=60) == 0 and child.stderr.read() == "Ctrl-C stops it.\n"
