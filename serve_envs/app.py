@@ -104,10 +104,7 @@ def deploy(env_name: str, settings: EnvSettings, *, http_port: int | None = None
 
 def deploy_app(make: Callable[[], Env], settings: EnvSettings, app: str, *, http_port: int | None = None) -> str:
     """Like :func:`deploy`, for an environment that is in no registry, under the given name."""
-    if get_current_placement_group() is None:
-        _start_serve(http_port)
-    else:  # Serve's controller would have to fit into the caller's placement group, a Tune trial's for example
-        ray.get(ray.remote(num_cpus=0, scheduling_strategy="DEFAULT")(_start_serve).remote(http_port))
+    start_serve(http_port)
     http = http_port is not None
     try:
         serve.run(
@@ -121,6 +118,14 @@ def deploy_app(make: Callable[[], Env], settings: EnvSettings, app: str, *, http
         serve.delete(app)
         raise InfrastructureError("env_unreachable", f"{app}: could not be deployed: {error} {reasons}") from error
     return app
+
+
+def start_serve(http_port: int | None) -> None:
+    """Start Serve in the connected cluster, with HTTP on that port or without any; one that runs stays as it is."""
+    if get_current_placement_group() is None:
+        _start_serve(http_port)
+    else:  # Serve's controller would have to fit into the caller's placement group, a Tune trial's for example
+        ray.get(ray.remote(num_cpus=0, scheduling_strategy="DEFAULT")(_start_serve).remote(http_port))
 
 
 def _start_serve(http_port: int | None) -> None:

@@ -41,17 +41,26 @@ class Dispatcher:
     """Runs plans on an :class:`EnvRunnerGroup`.
 
     Weights travel with the job, by reference: a runner that holds another version fetches them, whatever it missed
-    before. So a dropped sync cannot go unnoticed, and a restarted runner needs no special care.
+    before. So a dropped sync cannot go unnoticed, and a restarted runner needs no special care. Where engines live
+    outside the runners, they get the weights instead.
 
     Args:
         runners: RLlib's group; its local runner samples exactly when there are no remote ones.
         connections: environment name to where it is served.
+        engines: outside the runners; None where each runner has its own.
         max_rounds: how often the plans of dead runners are dealt again.
     """
 
-    def __init__(self, runners: EnvRunnerGroup, connections: dict[str, EnvConnection], max_rounds: int = 3) -> None:
+    def __init__(
+        self,
+        runners: EnvRunnerGroup,
+        connections: dict[str, EnvConnection],
+        engines: Inference | None = None,
+        max_rounds: int = 3,
+    ) -> None:
         self._runners = runners
         self._connections = connections
+        self._engines = engines
         self._max_rounds = max_rounds
         self._version = -1
         self._weights: Any = None
@@ -63,10 +72,26 @@ class Dispatcher:
         """The version that the next job samples from."""
         return self._version
 
-    def publish(self, policy_version: int, weights: Any) -> None:
-        """Make a version the one that every following job samples from."""
-        remote = self._runners.num_remote_env_runners() > 0
-        self._version, self._weights = policy_version, ray.put(weights) if remote else weights
+    def publish(self, policy_version: int, weights: Any, *, finish_turns: bool = False) -> None:
+        """Make a version the one that every following job samples from.
+
+        Args:
+            policy_version: its number.
+            weights: the RLModule's state.
+            finish_turns: of engines outside the runners: running turns end first.
+        """
+        if self._engines is not None:
+            self._engines.publish(policy_version, weights, finish_turns=finish_turns)
+        elif self._runners.num_remote_env_runners() > 0:
+            self._weights = ray.put(weights)
+        else:
+            self._weights = weights
+        self._version = policy_version
+
+    def rest(self) -> None:
+        """Nothing will be sampled before the next :meth:`publish` or :meth:`run`."""
+        if self._engines is not None:
+            self._engines.sleep()
 
     def run(self, plans: Sequence[EpisodePlan], rollout: RolloutSettings) -> tuple[list[Trajectory], dict[str, float]]:
         """Play all plans; trajectories come in the order of the plans.
@@ -75,6 +100,8 @@ class Dispatcher:
             InputError, RunnerError: what a runner met in bad input, or in a bug.
             TooManyFailuresError: no runner is left, or plans were lost too often.
         """
+        if self._engines is not None:
+            self._engines.wake()
         versioned = [replace(plan, policy_version=self._version) for plan in plans]
         found: dict[tuple[str, int], Trajectory] = {}
         engine: dict[str, float] = {}
@@ -102,7 +129,8 @@ class Dispatcher:
 
     def job(self, plans: Sequence[EpisodePlan], rollout: RolloutSettings) -> RolloutJob:
         """What asks a runner to play plans from the newest weights."""
-        return RolloutJob(tuple(plans), self._connections, self._version, self._weights, rollout)
+        engine = None if self._engines is None else self._engines.address
+        return RolloutJob(tuple(plans), self._connections, self._version, self._weights, rollout, engine)
 
     def runners_alive(self) -> list[int]:
         """Numbers of the runners that can play; dead ones are started again where the config allows it.

@@ -72,6 +72,22 @@ class TokenTrie:
                 "or legal=None for no constraint."
             )
 
+    def sequences(self) -> list[list[int]]:
+        """All legal turns as ids, each once.
+
+        Example:
+            >>> TokenTrie([[5, 6, 2], [5, 2], [5, 2]]).sequences()
+            [[5, 6, 2], [5, 2]]
+        """
+        found: list[list[int]] = []
+        open_nodes: list[tuple[list[int], TrieNode]] = [([], self.root)]
+        while open_nodes:
+            prefix, node = open_nodes.pop()
+            if not node.children:
+                found.append(prefix)
+            open_nodes += [([*prefix, token], child) for token, child in reversed(node.children.items())]
+        return found
+
     def at(self, prefix_ids: Sequence[int] | Ids) -> Ids:
         """The legal next ids after what was sampled so far, int32, ascending; empty where the turn is over.
 

@@ -95,7 +95,7 @@ def _invert(
     logprobs_RL = torch.log_softmax(scores_RL, dim=-1)
     for r, d in enumerate(draws):
         if not greedy[r] and (d.top_p < 1 or d.top_k > 0):
-            logprobs_RL[r] = _truncate(logprobs_RL[r], d.top_p, d.top_k)
+            logprobs_RL[r] = truncate(logprobs_RL[r], d.top_p, d.top_k)
     if all(greedy):
         choice = logprobs_RL.argmax(dim=-1, keepdim=True)
     else:
@@ -110,7 +110,7 @@ def _invert(
     return choice[:, 0].cpu().numpy(), chosen.masked_fill(~chosen.isfinite(), torch.nan).cpu().numpy()
 
 
-def _truncate(logprobs_L: Tensor, top_p: float, top_k: int) -> Tensor:
+def truncate(logprobs_L: Tensor, top_p: float, top_k: int) -> Tensor:
     """Keep the ``top_k`` best tokens, of those the fewest whose mass reaches ``top_p``; renormalise."""
     ordered, order = logprobs_L.sort(descending=True, stable=True)
     keep = torch.ones_like(ordered, dtype=torch.bool)

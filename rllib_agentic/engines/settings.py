@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -18,6 +18,9 @@ class HFEngineSettings(Settings):
         max_cached_tokens: bound on the tokens whose keys and values are kept between turns.
     """
 
+    in_runner: ClassVar[bool] = True
+    """Whether the engine samples in the runner's process, over the runner's own weights."""
+
     max_batch_tokens: int = Field(default=2048, ge=1)
     max_cached_tokens: int = Field(default=1 << 18, ge=2)
 
@@ -30,4 +33,6 @@ class HFEngineSettings(Settings):
         )
 
 
-ENGINES: Family[Settings] = Family("engine", {"hf": HFEngineSettings})
+ENGINES: Family[Settings] = Family(
+    "engine", {"hf": HFEngineSettings, "vllm": "rllib_agentic.engines.vllm_settings:VLLMEngineSettings"}
+)

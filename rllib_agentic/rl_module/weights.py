@@ -47,7 +47,7 @@ def write_weights(module: nn.Module, weights: Mapping[str, np.ndarray], *, ignor
         raise ValueError(f"weights do not fit {type(module).__name__}: {'; '.join(faults)}. Nothing was loaded.")
     with torch.no_grad():
         for name, target in targets.items():
-            target.copy_(_to_tensor(weights[name]))
+            target.copy_(to_tensor(weights[name]))
 
 
 def named_weights(module: nn.Module) -> dict[str, torch.Tensor]:
@@ -61,14 +61,15 @@ def named_weights(module: nn.Module) -> dict[str, torch.Tensor]:
     return unique
 
 
-def _to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    bits = tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor
-    return bits.to("cpu", copy=True).numpy()
-
-
-def _to_tensor(array: np.ndarray) -> torch.Tensor:
+def to_tensor(array: np.ndarray) -> torch.Tensor:
+    """One array of :func:`read_weights` as a tensor that shares its memory; it is not to be written to."""
     with warnings.catch_warnings():
         # Ray hands out read-only arrays; they are only read here.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         tensor = torch.from_numpy(array)
     return tensor.view(torch.bfloat16) if tensor.dtype == torch.uint16 else tensor
+
+
+def _to_numpy(tensor: torch.Tensor) -> np.ndarray:
+    bits = tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor
+    return bits.to("cpu", copy=True).numpy()

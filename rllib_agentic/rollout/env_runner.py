@@ -20,6 +20,7 @@ from rllib_agentic.engines.engine import COUNTERS, Engine
 from rllib_agentic.engines.legal_tokens import ActionTries
 from rllib_agentic.envs.session import EnvClient
 from rllib_agentic.errors import InputError, StaleWeightsError
+from rllib_agentic.rl_module.model_loading import load_stop_ids, load_tokenizer
 from rllib_agentic.rollout.background_loop import BackgroundLoop
 from rllib_agentic.rollout.callbacks import RunnerCallbacks
 from rllib_agentic.rollout.episode import EpisodePlan, Rollout
@@ -48,6 +49,7 @@ class RolloutJob:
         policy_version: the version that must sample.
         weights: the state of that version, or a reference to it; fetched only by a runner that holds another.
         rollout: limits and sampling (evaluation has its own).
+        engine: address of an engine outside the runner, which has the weights then; None for the runner's own.
     """
 
     plans: tuple[EpisodePlan, ...]
@@ -55,6 +57,7 @@ class RolloutJob:
     policy_version: int
     weights: Any
     rollout: RolloutSettings
+    engine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +108,20 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
             self.make_module()
 
     def make_module(self) -> None:
-        """Build the policy, its renderer and its engine."""
-        sections = self.config.sections()
-        spec = self.config.get_rl_module_spec(spaces=self.get_spaces(), inference_only=True)
+        """Build the renderer, and the policy with its engine where they live in this process."""
+        self._sections = sections = self.config.sections()
         device = get_device(self.config, self.config.num_gpus_per_env_runner if self.worker_index else 0)
-        self.module = spec.build()
-        self.module.to(device)
-        self.module.eval()
-        self._sections = sections
-        self._renderer = sections.make_renderer(self.module.model, self.module.tokenizer)
-        self._make_trie = ActionTries(self.module.tokenizer, self._renderer.end_of_turn_id).trie
-        self._engine = sections.engine.build(self.module.model, self.module.tokenizer)
+        if sections.engine.in_runner:
+            self.module = self.config.get_rl_module_spec(spaces=self.get_spaces(), inference_only=True).build()
+            self.module.to(device)
+            self.module.eval()
+            tokenizer = self.module.tokenizer
+            self._renderer = sections.make_renderer(self.module.model, tokenizer)
+            self._engine = sections.engine.build(self.module.model, tokenizer)
+        else:
+            tokenizer = load_tokenizer(sections.model)
+            self._renderer = sections.renderer.build(tokenizer, load_stop_ids(sections.model))
+        self._make_trie = ActionTries(tokenizer, self._renderer.end_of_turn_id).trie
         writes = getattr(sections.context, "model", None)
         self._writer = None if writes is None else load_writer(writes, device)
 
@@ -164,6 +170,10 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
 
     async def _rollout(self, job: RolloutJob) -> Rollout:
         """All that the job's episodes share, once the policy is the job's."""
+        if self._engine is None and job.engine is not None:
+            from rllib_agentic.engines.vllm_transport import connect
+
+            self._engine = connect(job.engine)
         assert self._engine is not None, "the local runner beside remote ones never samples"
         await self._load(job)
         for name, connection in job.connections.items():
@@ -189,6 +199,9 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
     async def _load(self, job: RolloutJob) -> None:
         assert self._engine is not None
         if job.policy_version == self._policy_version:
+            return
+        if job.engine is not None:
+            self._set_version(job.policy_version)
             return
         weights = job.weights
         if isinstance(weights, ray.ObjectRef):
@@ -219,9 +232,9 @@ class AgenticEnvRunner(EnvRunner, Checkpointable):
         return {INPUT_ENV_SPACES: spaces, INPUT_ENV_SINGLE_SPACES: spaces, DEFAULT_MODULE_ID: spaces}
 
     def assert_healthy(self) -> None:
-        """A runner that samples has a policy."""
-        if self.module is None and (self.worker_index > 0 or self.config.num_env_runners == 0):
-            raise AssertionError(f"runner {self.worker_index} has no policy")
+        """A runner that samples has a renderer, and a policy or the way to one."""
+        if not hasattr(self, "_renderer") and (self.worker_index > 0 or self.config.num_env_runners == 0):
+            raise AssertionError(f"runner {self.worker_index} was not built")
 
     def get_metrics(self) -> Any:
         """RLlib's way to ask for what callbacks logged; ours is that it travels with the reports."""

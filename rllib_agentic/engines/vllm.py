@@ -1,0 +1,324 @@
+"""Engine ``vllm``: vLLM's asynchronous engine under the same contract as every other engine of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import tempfile
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+from rllib_agentic.engines.engine import COUNTERS, Completion, GenerationRequest
+from rllib_agentic.engines.generation import Generation
+from rllib_agentic.engines.weight_checks import Weights, checkpoint_names, sample_checksums
+from rllib_agentic.errors import InfrastructureError, InputError, StaleWeightsError
+from rllib_agentic.rl_module.weights import to_tensor
+from rllib_agentic.trajectory.turn import FinishReason
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN_VERSION = -1
+_SHARED_MEMORY = Path("/dev/shm")
+_MASKS = [f"rllib_agentic.engines.vllm_masks:{name}" for name in ("LegalTokenMask", "TruncateDistribution")]
+
+
+def engine_args(folder: str, **args: Any) -> dict[str, Any]:
+    """Engine arguments for vLLM: the caller's, and those that training depends on.
+
+    Args:
+        folder: config and tokenizer of the model, and its weights unless ``load_format`` is ``dummy``.
+        args: keyword arguments of vLLM's ``AsyncEngineArgs``.
+
+    Raises:
+        InputError: one of the arguments that are fixed here was given.
+    """
+    fixed = {
+        "model": folder,
+        "logprobs_mode": "processed_logprobs",  # of the distribution that was sampled from: masked, at the temperature
+        "logits_processors": _MASKS,
+        "worker_extension_cls": "rllib_agentic.engines.vllm_worker.WeightReceiver",
+        "generation_config": "vllm",  # no sampling defaults of the model's own
+        "enable_prefix_caching": True,
+    }
+    if taken := sorted(fixed.keys() & args.keys()):
+        raise InputError(f"engine.engine_args: {', '.join(taken)} cannot be changed")
+    defaults: dict[str, Any] = {"async_scheduling": False, "disable_log_stats": True}
+    if not torch.cuda.is_available():  # its blocks of 128 tokens are seldom full; compiling takes minutes
+        defaults |= {"block_size": 32, "enforce_eager": True}
+    return {**defaults, **args, **fixed}
+
+
+class VLLMEngine:
+    """Samples turns with vLLM. See :class:`~rllib_agentic.engines.engine.Engine`.
+
+    The model runs in a process of vLLM's. Everything here belongs to one event loop, the one it was made in.
+
+    Args:
+        folder: config and tokenizer of the model.
+        tokenizer: needed for stop strings only.
+        policy_version: of the weights in the folder; :data:`UNKNOWN_VERSION` refuses to sample before
+            :meth:`load_weights`.
+        args: of vLLM's ``AsyncEngineArgs``.
+    """
+
+    def __init__(
+        self, folder: str, tokenizer: Any | None = None, *, policy_version: int = UNKNOWN_VERSION, **args: Any
+    ) -> None:
+        prepare_process()
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        self._tokenizer = tokenizer
+        self._version = policy_version
+        self._asleep = False
+        self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_args(folder, **args)))
+        self._longest = int(self._llm.model_config.max_model_len)
+        self._vocabulary = int(self._llm.model_config.get_vocab_size())
+        self._labelled = False
+        self._changing = asyncio.Lock()
+        self._numbers = itertools.count()
+        self._running: dict[str, GenerationRequest] = {}
+        self._counts: dict[str, float] = dict.fromkeys(COUNTERS, 0.0)
+
+    @property
+    def policy_version(self) -> int:
+        """Version of the weights that the next token would be sampled from; below 0 where there are none."""
+        return self._version
+
+    async def generate(self, request: GenerationRequest) -> Completion:
+        """Sample one turn. See :meth:`~rllib_agentic.engines.engine.TurnSampler.generate`.
+
+        Raises:
+            InputError: the request cannot be served: ids outside the vocabulary, longer than the model's positions.
+            StaleWeightsError: another policy version than the requested one is loaded, now or later in the turn, or
+                none at all.
+            InfrastructureError: kind ``engine_nonfinite``: logprobs were not finite; ``engine_lost``: vLLM died.
+        """
+        generation = Generation(request, self._tokenizer)
+        self._check(request)
+        await self._label()
+        self._counts["forced_tokens"] += generation.push_forced(self._version)
+        if generation.finish_reason is not None:
+            return generation.completion(cached_tokens=0)
+        output, cached = await self._ask(request, list(generation.ids))
+        self._take(generation, output)
+        self._counts["reused_tokens"] += cached
+        self._counts["prefilled_tokens"] += len(request.context_ids) - cached
+        completion = generation.completion(cached_tokens=cached)
+        if not np.isfinite(completion.logprobs).all():
+            raise InfrastructureError(
+                "engine_nonfinite",
+                f"VLLMEngine: logprobs for episode {request.episode_id!r} are not finite; the weights have diverged",
+            )
+        if request.policy_version is not None and (completion.policy_versions != request.policy_version).any():
+            raise self._stale(request)
+        return completion
+
+    @property
+    def alive(self) -> bool:
+        """Whether vLLM's process still works."""
+        return not self._llm.errored
+
+    async def release(self, episode_id: str) -> None:
+        """Nothing: vLLM forgets what was used longest ago."""
+
+    def abort(self, episode_ids: Collection[str] | None = None) -> int:
+        """End turns now. See :meth:`~rllib_agentic.engines.engine.Engine.abort`."""
+        ended = [n for n, r in self._running.items() if episode_ids is None or r.episode_id in episode_ids]
+        if ended:
+            self._abortion = asyncio.ensure_future(self._llm.abort(ended))
+        return len(ended)
+
+    async def load_weights(self, version: int, weights: Weights, *, finish_turns: bool = False) -> None:
+        """Put new weights in place while turns run: pause, update, reset the prefix cache and check it, resume.
+
+        Where the update fails half way, running turns are ended and nothing is sampled before the next one succeeds.
+
+        Args:
+            version: of the new weights.
+            weights: all of the model's, as an RLModule names them.
+            finish_turns: running turns end under the weights that they began with. Otherwise they go on under the new
+                ones from the next token on, their context read anew.
+
+        Raises:
+            InputError: a tensor has no place in the model, or one of the model's is missing.
+            InfrastructureError: kind ``engine_update``: tensors came damaged, or the cache was not emptied.
+        """
+        tensors = {name: to_tensor(array) for name, array in checkpoint_names(weights).items()}
+        async with self._changing:
+            await self._llm.pause_generation(mode="wait" if finish_turns else "keep", clear_cache=False)
+            self._version = UNKNOWN_VERSION
+            try:
+                await self._receive(tensors)
+                if not await self._llm.reset_prefix_cache(reset_running_requests=True):
+                    raise InfrastructureError("engine_update", "VLLMEngine: the prefix cache was not emptied")
+                await self._llm.update_weight_version(str(version))
+                self._version, self._labelled = version, True
+            finally:
+                if self._version == UNKNOWN_VERSION and self._running:
+                    await self._llm.abort(list(self._running))
+                await self._llm.resume_generation()
+
+    async def sleep(self, level: int = 1) -> None:
+        """Give the accelerator's memory back; running turns are ended.
+
+        Args:
+            level: 1 keeps the weights in the host's memory, 2 throws them away: nothing is sampled then before the
+                next :meth:`load_weights`.
+        """
+        self._asleep = True
+        await self._llm.sleep(level, mode="abort")
+        if level >= 2:
+            self._version = UNKNOWN_VERSION
+
+    async def wake(self) -> None:
+        """Take the memory again."""
+        await self._llm.wake_up()
+        self._asleep = False
+
+    def metrics(self) -> Mapping[str, float]:
+        """See :meth:`~rllib_agentic.engines.engine.Engine.metrics`; vLLM does not say how many forwards it ran."""
+        return dict(self._counts)
+
+    def close(self) -> None:
+        """End all turns and vLLM's process."""
+        self._llm.shutdown()
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    def _check(self, request: GenerationRequest) -> None:
+        if self._asleep:
+            raise StaleWeightsError("engine_asleep", "VLLMEngine: it sleeps; wake it first")
+        if self._version < 0 or request.policy_version not in (None, self._version):
+            raise self._stale(request)
+        ids = request.context_ids
+        if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= self._vocabulary):
+            raise InputError(
+                f"VLLMEngine: context ids from {ids.min()} to {ids.max()}, but the model knows 0 to "
+                f"{self._vocabulary - 1}; tokenizer and model do not belong together"
+            )
+        if len(ids) + request.max_tokens > self._longest:
+            raise InputError(
+                f"VLLMEngine: {len(ids)} context tokens and max_tokens={request.max_tokens} exceed max_model_len "
+                f"{self._longest}; shorten the context or the turn"
+            )
+
+    def _stale(self, request: GenerationRequest) -> StaleWeightsError:
+        loaded = f"version {self._version} is loaded" if self._version >= 0 else "no weights are loaded"
+        wanted = "any" if request.policy_version is None else request.policy_version
+        return StaleWeightsError(
+            "stale_weights", f"VLLMEngine: the request asks for policy version {wanted}, but {loaded}; sync first"
+        )
+
+    async def _label(self) -> None:
+        """Tell vLLM the version of the weights it started with, so that every token is labelled."""
+        if not self._labelled:
+            self._labelled = True
+            await self._llm.update_weight_version(str(self._version))
+
+    async def _ask(self, request: GenerationRequest, taken: list[int]) -> tuple[Any, int]:
+        number = f"{request.episode_id or 'turn'}#{next(self._numbers)}"
+        prompt = {"prompt_token_ids": [*request.context_ids.tolist(), *taken]}
+        self._running[number] = request
+        last = None
+        try:
+            async for output in self._llm.generate(prompt, _parameters(request, taken), number):
+                last = output
+        except ValueError as error:  # vLLM's validation
+            raise InputError(f"VLLMEngine: vLLM refused the request: {error}") from error
+        except _engine_errors() as error:
+            raise InfrastructureError("engine_lost", f"VLLMEngine: vLLM failed: {error}") from error
+        finally:
+            del self._running[number]
+        assert last is not None
+        return last.outputs[0], min(last.num_cached_tokens or 0, len(request.context_ids))
+
+    def _take(self, generation: Generation, output: Any) -> None:
+        """Push what vLLM sampled, token by token, so that turns end by our rules."""
+        versions = np.full(len(output.token_ids), self._version)
+        for span in output.weight_versions or ():
+            versions[span.start : span.end] = int(span.version)
+        for token, by_id, version in zip(output.token_ids, output.logprobs or (), versions.tolist(), strict=True):
+            if generation.finish_reason is not None:
+                break
+            generation.push(int(token), min(0.0, float(by_id[token].logprob)), version)
+            self._counts["sampled_tokens"] += 1
+        if generation.finish_reason is None and output.finish_reason == "stop":
+            generation.finish_reason = (
+                FinishReason.STOP_STRING if isinstance(output.stop_reason, str) else FinishReason.STOP
+            )
+
+    async def _receive(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Hand the tensors to vLLM's workers through a file in shared memory; compare checksums on both sides."""
+        expected = sample_checksums(tensors)
+        folder = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
+        handle, path = tempfile.mkstemp(prefix="rllib_agentic-weights-", suffix=".safetensors", dir=folder)
+        os.close(handle)
+        try:
+            await asyncio.to_thread(save_file, tensors, path)
+            found = await self._llm.collective_rpc("receive_weights", args=(path, expected))
+        except _rpc_errors() as error:
+            raise InputError(f"VLLMEngine: the weights were not loaded: {error}") from error
+        finally:
+            os.unlink(path)
+        wrong = {name for checks in found for name, checksum in checks.items() if checksum != expected[name]}
+        if wrong:
+            logger.debug("kept in another dtype or layout, so not compared: %s", sorted(wrong))
+
+
+def prepare_process() -> None:
+    """Set what vLLM reads from the environment, unless the user did."""
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    if not torch.cuda.is_available():
+        os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+
+
+def _parameters(request: GenerationRequest, taken: list[int]) -> Any:
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    from rllib_agentic.engines.vllm_masks import LEGAL, TAKEN, TRUNCATE
+
+    extra: dict[str, Any] = {}
+    stop_ids = set(request.stop_ids)
+    if request.legal is not None:
+        sequences = request.legal.sequences()
+        extra |= {LEGAL: sequences, TAKEN: taken}
+        inner = {token for sequence in sequences for token in sequence[:-1]}
+        stop_ids |= {sequence[-1] for sequence in sequences} - inner
+    if request.temperature > 0 and (request.top_p < 1 or request.top_k > 0):
+        extra[TRUNCATE] = (request.top_p, request.top_k)
+    return SamplingParams(
+        max_tokens=request.max_tokens - len(taken),
+        temperature=request.temperature,
+        seed=request.seed,
+        stop=list(request.stop_strings),
+        include_stop_str_in_output=True,
+        stop_token_ids=sorted(stop_ids),
+        ignore_eos=True,
+        logprobs=0,
+        detokenize=bool(request.stop_strings),
+        skip_special_tokens=False,
+        spaces_between_special_tokens=False,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+        extra_args=extra or None,
+    )
+
+
+def _engine_errors() -> tuple[type[Exception], ...]:
+    from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+    return EngineDeadError, EngineGenerateError
+
+
+def _rpc_errors() -> tuple[type[Exception], ...]:
+    return (RuntimeError, ValueError, TypeError)

@@ -1,0 +1,110 @@
+"""Engine ``vllm`` in YAML: where the replicas run, what each has, and vLLM's own arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from rllib_agentic.components import Settings
+from rllib_agentic.engines.engine import Engine
+from rllib_agentic.errors import InputError
+
+_OF_OURS = {
+    "tensor_parallel_size": "engine.tensor_parallel_size",
+    "dtype": "engine.dtype",
+    "max_model_len": "engine.max_model_len",
+    "max_num_seqs": "engine.max_num_seqs",
+    "kv_cache_memory_bytes": "engine.kv_cache_gb",
+    "enable_sleep_mode": "engine.sleep",
+    "enable_lora": "engine.lora_rank",
+    "max_lora_rank": "engine.lora_rank",
+}
+
+
+class VLLMEngineSettings(Settings):
+    """VLLM in replicas on Ray Serve; runners send turns there and hold no weights.
+
+    Attributes:
+        num_replicas: how many engines the run starts; each holds the whole model.
+        address: an engine that runs already, instead: the name of its Serve application in this cluster, or the URL of
+            its gateway. The run brings its own weights there.
+        tensor_parallel_size: GPUs (or, on CPU, processes) that share one replica's model. Each is a bundle of the
+            replica's placement group.
+        gpus_per_replica: GPUs of one bundle; None is 1 where the cluster has GPUs, else 0.
+        cpus_per_replica: CPUs of one bundle.
+        dtype: of weights and computation; None is the model's.
+        max_model_len: longest context with its turn, in tokens; None is ``rollout.max_context_tokens``.
+        max_num_seqs: most turns that one replica samples at a time.
+        kv_cache_gb: memory of the cache of keys and values; None leaves it to vLLM, which takes a share of the device.
+        lora_rank: largest rank of LoRA adapters; 0 for none.
+        sleep: what replicas give back while the learner works, where both share GPUs: ``no``, ``cache`` (vLLM's level
+            1: weights move to the host) or ``all`` (level 2: weights come anew with every update).
+        http_port: also serve HTTP there, for turns and in OpenAI's form; None for handles only.
+        start_timeout_s: longest time until all replicas answer.
+        engine_args: any other argument of vLLM's ``AsyncEngineArgs``.
+    """
+
+    in_runner: ClassVar[bool] = False
+    """Whether the engine samples in the runner's process, over the runner's own weights."""
+
+    num_replicas: int = Field(default=1, ge=1)
+    address: str | None = Field(default=None, min_length=1)
+    tensor_parallel_size: int = Field(default=1, ge=1)
+    gpus_per_replica: float | None = Field(default=None, ge=0)
+    cpus_per_replica: float = Field(default=1.0, ge=0)
+    dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    max_model_len: int | None = Field(default=None, ge=2)
+    max_num_seqs: int = Field(default=128, ge=1)
+    kv_cache_gb: float | None = Field(default=None, gt=0)
+    lora_rank: int = Field(default=0, ge=0)
+    sleep: Literal["no", "cache", "all"] = "no"
+    http_port: int | None = Field(default=None, ge=1, le=65535)
+    start_timeout_s: float = Field(default=1800.0, gt=0)
+    engine_args: Mapping[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> VLLMEngineSettings:
+        for key, ours in _OF_OURS.items():
+            if key in self.engine_args:
+                raise ValueError(f"engine_args.{key}: write {ours} instead")
+        if self.address is not None:
+            started = {"num_replicas", "tensor_parallel_size", "gpus_per_replica", "engine_args", "http_port"}
+            if given := sorted(started & self.model_fields_set):
+                raise ValueError(f"address names an engine that runs already: {', '.join(given)} would have no effect")
+        return self
+
+    def build(self, model: Any, tokenizer: Any) -> Engine:
+        """Never: this engine lives in no runner.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError("engine vllm: runs in replicas of its own; this place samples in its own process only")
+
+    def vllm_args(self, *, model_dtype: str, max_context_tokens: int, seed: int) -> dict[str, Any]:
+        """Arguments of vLLM's ``AsyncEngineArgs``, apart from the model.
+
+        Args:
+            model_dtype: of section ``model``.
+            max_context_tokens: of section ``rollout``.
+            seed: the run's.
+        """
+        args: dict[str, Any] = {
+            "dtype": self.dtype or model_dtype,
+            "max_model_len": self.max_model_len or max_context_tokens,
+            "max_num_seqs": self.max_num_seqs,
+            "tensor_parallel_size": self.tensor_parallel_size,
+            "seed": seed % 2**31,
+            "load_format": "dummy",  # weights come from the learner before the first turn
+        }
+        if self.tensor_parallel_size > 1:
+            args["distributed_executor_backend"] = "ray"  # in the bundles of the replica's placement group
+        if self.kv_cache_gb is not None:
+            args["kv_cache_memory_bytes"] = int(self.kv_cache_gb * 1e9)
+        if self.lora_rank:
+            args |= {"enable_lora": True, "max_lora_rank": self.lora_rank}
+        if self.sleep != "no":
+            args["enable_sleep_mode"] = True
+        return args | dict(self.engine_args)

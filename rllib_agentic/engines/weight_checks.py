@@ -1,0 +1,54 @@
+"""Weights on their way to another engine: under its names, with checksums to compare on both sides."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from rllib_agentic.errors import InputError
+
+Weights = Mapping[str, np.ndarray]
+"""Name to array as :func:`rllib_agentic.rl_module.weights.read_weights` gives them; uint16 means bfloat16 bits."""
+
+_OF_MODULE = "model."
+
+
+def checkpoint_names(weights: Weights) -> dict[str, np.ndarray]:
+    """A module's weights under the names of its Hugging Face checkpoint.
+
+    Raises:
+        InputError: a name that belongs to no checkpoint.
+
+    Example:
+        >>> sorted(checkpoint_names({"model.lm_head.weight": np.zeros(1), "model.model.norm.weight": np.zeros(1)}))
+        ['lm_head.weight', 'model.norm.weight']
+    """
+    unknown = [name for name in weights if not name.startswith(_OF_MODULE)]
+    if unknown:
+        raise InputError(
+            f"weights: no place in a checkpoint for {', '.join(sorted(unknown)[:5])}; expected 'model. ...'"
+        )
+    return {name.removeprefix(_OF_MODULE): array for name, array in weights.items()}
+
+
+def tensor_checksum(tensor: torch.Tensor) -> int:
+    """CRC-32 of a tensor's bytes, in its own dtype."""
+    flat = tensor.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8)
+    return zlib.crc32(flat.numpy().data)
+
+
+def sample_checksums(weights: Mapping[str, torch.Tensor], most: int = 12) -> dict[str, int]:
+    """Checksums of a sample: all over the model, small tensors first where there is a choice.
+
+    Args:
+        weights: by name.
+        most: how many tensors.
+    """
+    ordered = sorted(weights)
+    step = max(1, len(ordered) // max(1, most // 2))
+    spread = ordered[::step][: most // 2]
+    small = sorted((name for name in ordered if name not in spread), key=lambda n: (weights[n].numel(), n))
+    return {name: tensor_checksum(weights[name]) for name in [*spread, *small[: most - len(spread)]]}

@@ -1,0 +1,133 @@
+"""An engine in a Serve replica: turns in and out, and weights that follow the store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from ray import serve
+from ray.actor import ActorHandle
+
+from rllib_agentic.engines.token_wire import TurnAnswer, TurnError, TurnRequest
+from rllib_agentic.engines.vllm import VLLMEngine
+from rllib_agentic.errors import InfrastructureError, InputError
+from rllib_agentic.rl_module.inference_folder import inference_folder
+from rllib_agentic.rl_module.model_loading import load_tokenizer
+from rllib_agentic.rl_module.model_settings import ModelSettings
+from serve_envs.lease import Lease
+from serve_envs.weight_store import Published
+
+_log = logging.getLogger(__name__)
+_LOOK_PERIOD_S = 1.0
+_LEASE_PERIOD_S = 5.0
+
+
+class InferenceReplica:
+    """One engine with the whole model.
+
+    It loads what the store holds before it serves its first turn, and again whenever a turn asks for another version
+    than it has, it is told to (:meth:`update`), or it finds out by itself: so a replica that was restarted, or that
+    missed the call, cannot sample from old weights when new ones are asked for.
+
+    Args:
+        model: which model.
+        args: of vLLM's ``AsyncEngineArgs``.
+        store: the :class:`~serve_envs.weight_store.WeightStore` of the application.
+        lease: the application is deleted when this is over.
+    """
+
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
+        self, model: ModelSettings, args: Mapping[str, Any], store: ActorHandle, lease: Lease | None = None
+    ) -> None:
+        context = serve.get_replica_context()
+        self._app, self._name = context.app_name, context.replica_tag
+        self._store = store
+        self._lease = lease
+        self._changing = asyncio.Lock()
+        self._chores: list[asyncio.Task[None]] = []
+        folder = await asyncio.to_thread(inference_folder, model)
+        self._engine = VLLMEngine(folder, await asyncio.to_thread(load_tokenizer, model), **args)
+        await self._catch_up()
+
+    async def turn(self, body: bytes) -> bytes:
+        """A :class:`TurnRequest` in, a :class:`TurnAnswer` or :class:`TurnError` out, as JSON."""
+        try:
+            request = TurnRequest.model_validate_json(body).unpack()
+            if self._engine.policy_version < 0 or request.policy_version not in (None, self._engine.policy_version):
+                await self._catch_up()
+            completion = await self._engine.generate(request)
+        except ValidationError as error:
+            return _dumped(TurnError.of(InputError(f"not a turn: {error}")))
+        except (InputError, InfrastructureError) as error:
+            return _dumped(TurnError.of(error))
+        return _dumped(TurnAnswer.of(request, completion))
+
+    async def abort(self, episode_ids: list[str] | None) -> int:
+        """End running turns; they answer with what they have. Returns how many."""
+        return self._engine.abort(episode_ids)
+
+    async def update(self) -> int:
+        """Load the newest weights; returns the version that is loaded then.
+
+        Raises:
+            InputError: a tensor has no place in the model, or one is missing.
+        """
+        await self._catch_up()
+        return self._engine.policy_version
+
+    async def sleep(self, level: int) -> None:
+        """See :meth:`~rllib_agentic.engines.vllm.VLLMEngine.sleep`."""
+        await self._engine.sleep(level)
+
+    async def wake(self) -> None:
+        """Take the memory again; after a deep sleep the weights too."""
+        await self._engine.wake()
+        await self._catch_up()
+
+    async def status(self) -> dict[str, Any]:
+        """Name, version and counters of this replica."""
+        return {"replica": self._name, "weight_version": self._engine.policy_version, **self._engine.metrics()}
+
+    async def check_health(self) -> None:
+        """Called by Serve from time to time; a dead engine makes it start another replica."""
+        if not self._engine.alive:
+            raise RuntimeError("vLLM's process is dead")
+        if not self._chores:
+            self._chores.append(asyncio.create_task(self._look_for_weights()))
+            if self._lease is not None:
+                self._chores.append(asyncio.create_task(self._watch(self._lease)))
+
+    async def _catch_up(self) -> None:
+        async with self._changing:
+            published: Published | None = await self._store.newest.remote()
+            if published is None or published.version == self._engine.policy_version:
+                return
+            weights = await published.box[0]
+            await self._engine.load_weights(published.version, weights, finish_turns=published.finish_turns)
+
+    async def _look_for_weights(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_PERIOD_S)
+            try:
+                await self._catch_up()
+            except Exception:
+                _log.warning("%s could not load the newest weights", self._name, exc_info=True)
+
+    async def _watch(self, lease: Lease) -> None:
+        while not await asyncio.to_thread(lease.is_over):
+            await asyncio.sleep(_LEASE_PERIOD_S)
+        _log.warning("the holder of %s is dead: the application stops", self._app)
+        await asyncio.to_thread(serve.delete, self._app, _blocking=False)
+
+    async def __del__(self) -> None:
+        for chore in getattr(self, "_chores", ()):
+            chore.cancel()
+        if hasattr(self, "_engine"):
+            self._engine.close()
+
+
+def _dumped(answer: TurnAnswer | TurnError) -> bytes:
+    return answer.model_dump_json().encode()

@@ -1,0 +1,236 @@
+"""VLLM on Ray Serve: two replicas of a tiny model, weights from a learner, faults, HTTP, and training through it.
+
+1. A turn is sampled from the version that it asks for, whichever replica it meets and however that one came to be.
+2. A replica that dies costs no episode, and serves nothing before it has the newest weights.
+3. GRPO trains through the replicas as it does in process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import ray
+import safetensors.torch
+import torch
+from tiny_engine import plain_logprobs
+
+pytest.importorskip("vllm", reason="make test-vllm runs these")
+
+from ray import serve
+
+from rllib_agentic.algorithms.grpo import GRPOConfig
+from rllib_agentic.algorithms.inference import Inference
+from rllib_agentic.engines.engine import GenerationRequest
+from rllib_agentic.engines.vllm_transport import REPLICA_DEPLOYMENT, connect
+from rllib_agentic.engines.weight_checks import checkpoint_names
+from rllib_agentic.errors import InputError, StaleWeightsError
+from rllib_agentic.rl_module.model_loading import ModelSettings, load_model
+from rllib_agentic.rl_module.weights import read_weights, to_tensor
+
+pytestmark = pytest.mark.ray
+TOLERANCE = 5e-4
+TINY: dict[str, Any] = {"preset": "tiny", "hidden_size": 128, "num_heads": 4, "num_layers": 2, "max_positions": 512}
+RESOURCES = {"max_num_seqs": 16, "kv_cache_gb": 0.05, "cpus_per_replica": 0.5}
+
+
+def config(engine: dict[str, Any], **changes: Any) -> GRPOConfig:
+    small = {
+        "env_config": {"backend": "local", "args": {"size": 4}},
+        "model": TINY,
+        "rollout": {"group_size": 4, "groups_per_iteration": 2, "max_turns": 3, "max_context_tokens": 512},
+        "evaluation_duration": 4,
+        "lr": 1e-2,
+        "seed": 3,
+    }
+    return GRPOConfig().environment("frozenlake").update_from_dict(small | {"engine": engine}).update_from_dict(changes)
+
+
+class Service:
+    """Two replicas, and the model whose weights they get."""
+
+    def __init__(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.model = load_model(ModelSettings(**TINY), seed=1)
+        engine = {"type": "vllm", "num_replicas": 2, "http_port": self.port, **RESOURCES}
+        self.inference = Inference(config(engine).sections())
+        self.app = self.inference.address
+        self.url = f"http://127.0.0.1:{self.port}/{self.app}"
+        self.version = -1
+
+    def weights(self) -> dict[str, np.ndarray]:
+        return {f"model.{name}": array for name, array in read_weights(self.model).items()}
+
+    def publish(self) -> None:
+        self.version += 1
+        self.inference.publish(self.version, self.weights(), finish_turns=False)
+
+    def status(self) -> list[dict[str, Any]]:
+        return httpx.get(f"{self.url}/v1/status", timeout=60).json()["replicas"]
+
+    def turns(self, requests: list[GenerationRequest], address: str | None = None) -> list[Any]:
+        async def gather() -> list[Any]:
+            engine = connect(address or self.app)
+            try:
+                return list(await asyncio.gather(*map(engine.generate, requests), return_exceptions=True))
+            finally:
+                await engine.aclose()
+
+        return asyncio.run(gather())
+
+    def difference(self, request: GenerationRequest, completion: Any) -> float:
+        return float(np.abs(plain_logprobs(self.model, request, completion) - completion.logprobs).max())
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    ray.init(num_cpus=2, object_store_memory=200 << 20, include_dashboard=False, log_to_driver=False)
+    try:
+        service = Service()
+        yield service
+        service.inference.stop()
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+def request(length: int = 40, max_tokens: int = 8, **fields: Any) -> GenerationRequest:
+    ids = np.random.default_rng(0).integers(3, 200, length).astype(np.int32)
+    return GenerationRequest(ids, max_tokens, **fields)
+
+
+def nudge(model: torch.nn.Module, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1 + 0.1 * torch.randn(parameter.shape, generator=generator))
+
+
+def test_replicas_refuse_turns_before_the_first_weights_and_then_serve_them(service: Service) -> None:
+    (refused,) = service.turns([request()])
+    assert isinstance(refused, StaleWeightsError) and "no weights are loaded" in str(refused)
+    service.publish()
+    assert [replica["weight_version"] for replica in service.status()] == [0, 0]
+    for seed, answer in enumerate(service.turns([request(seed=s, episode_id=f"{s}") for s in range(6)])):
+        assert service.difference(request(seed=seed), answer) < TOLERANCE
+        assert set(answer.policy_versions.tolist()) == {0}
+    nudge(service.model, 0)
+    service.publish()
+    (answer,) = service.turns([request(policy_version=1)])
+    assert service.difference(request(), answer) < TOLERANCE
+
+
+def test_turns_of_an_episode_meet_their_cache(service: Service) -> None:
+    first = request(200, episode_id="sticky")
+    (said,) = service.turns([first])
+    longer = np.concatenate([first.context_ids, said.ids, request(30).context_ids])
+    (answer,) = service.turns([GenerationRequest(longer, 4, episode_id="sticky")])
+    assert answer.cached_tokens >= 192
+
+
+def test_the_http_face(service: Service) -> None:  # WS11
+    wanted = {"prompt_token_ids": request().context_ids.tolist(), "max_tokens": 4, "seed": 5}
+    turn = httpx.post(f"{service.url}/v1/turn", json=wanted, timeout=60)
+    answer = turn.json()
+    assert {"prompt_token_ids", "token_ids", "logprobs", "finish_reason", "weight_version"} <= set(answer)
+    assert answer["weight_version"] == service.version and answer["prompt_token_ids"] == wanted["prompt_token_ids"]
+    by_handle, by_url = (
+        service.turns([request(max_tokens=4, seed=5)]),
+        service.turns([request(max_tokens=4, seed=5)], service.url),
+    )
+    assert by_handle[0].ids.tolist() == by_url[0].ids.tolist() == answer["token_ids"]
+    too_long = httpx.post(f"{service.url}/v1/turn", json=wanted | {"max_tokens": 4000}, timeout=60)
+    assert too_long.status_code == 422 and "max_model_len 512" in too_long.text
+    old = httpx.post(f"{service.url}/v1/turn", json=wanted | {"weight_version": 99}, timeout=60)
+    assert old.status_code == 409
+
+    models = httpx.get(f"{service.url}/v1/models", timeout=60).json()
+    assert models["data"][0]["id"] == "tiny"
+    chat = httpx.post(
+        f"{service.url}/v1/chat/completions",
+        json={"messages": [{"role": "user", "content": "go"}], "max_tokens": 4, "n": 2, "seed": 1, "logprobs": True},
+        timeout=60,
+    ).json()
+    assert [c["message"]["role"] for c in chat["choices"]] == ["assistant"] * 2
+    assert 0 < chat["usage"]["completion_tokens"] <= 8
+    text = httpx.post(f"{service.url}/v1/completions", json={"prompt": "go left", "max_tokens": 3}, timeout=60).json()
+    assert isinstance(text["choices"][0]["text"], str) and text["choices"][0]["finish_reason"] in ("stop", "length")
+
+    nudge(service.model, 1)
+    tensors = {name: to_tensor(array) for name, array in checkpoint_names(service.weights()).items()}
+    service.version += 1
+    url = f"{service.url}/v1/weights/{service.version}"
+    assert httpx.put(url, content=b"nothing", timeout=60).status_code == 422
+    assert httpx.put(url, content=safetensors.torch.save(tensors), timeout=120).json()["replicas"] == 2
+    (answer,) = service.turns([request(policy_version=service.version)])
+    assert service.difference(request(), answer) < TOLERANCE
+
+
+def test_weights_that_do_not_fit_stop_the_run(service: Service) -> None:  # WS04
+    with pytest.raises(InputError, match=r"visual"):
+        strange = {**service.weights(), "model.model.visual.w": np.zeros((2, 2), np.float32)}
+        service.inference.publish(service.version + 1, strange, finish_turns=False)
+    service.version += 1
+    service.publish()
+    assert service.difference(request(), service.turns([request()])[0]) < TOLERANCE
+
+
+def test_a_killed_replica_costs_no_episode_and_its_successor_has_the_newest_weights(service: Service) -> None:
+    long = [request(max_tokens=300, seed=s, episode_id=f"long{s}") for s in range(6)]
+
+    async def play_and_kill() -> list[Any]:
+        engine = connect(service.app)
+        tasks = [asyncio.create_task(engine.generate(r)) for r in long]
+        await asyncio.sleep(1.5)
+        victims = [
+            actor["pid"]
+            for actor in ray._private.state.actors().values()
+            if REPLICA_DEPLOYMENT in actor["ActorClassName"] + actor["Name"] and actor["State"] == "ALIVE"
+        ]
+        os.kill(victims[0], signal.SIGKILL)
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert engine.retries > 0
+        return answers
+
+    for wanted, answer in zip(long, asyncio.run(play_and_kill()), strict=True):
+        assert not isinstance(answer, Exception), answer
+        assert len(answer.ids) == 300 and service.difference(wanted, answer) < TOLERANCE
+    deadline = time.monotonic() + 240
+    while len(found := service.status()) < 2 and time.monotonic() < deadline:
+        time.sleep(1)
+    assert [replica["weight_version"] for replica in found] == [service.version] * 2
+
+
+@pytest.mark.parametrize("max_staleness", [0, 1])
+def test_grpo_trains_through_the_replicas(service: Service, max_staleness: int) -> None:
+    engine = {"type": "vllm", "address": service.app}
+    algo = config(engine, rollout={"max_staleness": max_staleness}, num_env_runners=0).build_algo()
+    try:
+        results = [algo.train() for _ in range(3)]
+        assert algo.evaluate()["num_episodes"] == 4
+        logdir = Path(algo.logdir)
+    finally:
+        algo.stop()
+    learned = [result["learners"]["default_policy"] for result in results]
+    assert all(x["trained_tokens"] > 0 and np.isfinite(x["policy_loss"]) for x in learned)
+    assert all(result["env_runners"]["num_valid_episodes"] == 8 for result in results)
+    if max_staleness == 0:
+        assert max(x["mismatch_max"] for x in learned) < TOLERANCE
+    else:
+        assert learned[0]["mismatch_max"] < TOLERANCE and max(r["asynchrony"]["staleness_max"] for r in results) == 1
+    from rllib_agentic.store import TrajectoryReader
+
+    for stored in TrajectoryReader(logdir / "trajectories"):
+        oldest = stored.trajectory.oldest_version
+        assert oldest is not None and 0 <= stored.iteration - 1 - oldest <= max_staleness
