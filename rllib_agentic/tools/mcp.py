@@ -23,6 +23,7 @@ _INVALID_PARAMS = -32602  # JSON-RPC 2.0, section 5.1
 _CONNECTION_CLOSED = -32000  # the mcp package's own
 _shared: dict[str, McpConnection] = {}
 _shared_lock = threading.Lock()
+_reached: set[str] = set()  # servers that answered once: when they fail later, that is no wrong input
 
 
 class McpTool:
@@ -156,6 +157,7 @@ def open_mcp(server: McpServer) -> McpConnection:
 
     Raises:
         InputError: it cannot be reached, is no MCP server, or lacks a tool; or the package ``mcp`` is not installed.
+        InfrastructureError: ``mcp_unreachable``: this process has reached it before.
     """
     if find_spec("mcp") is None:
         raise InputError("mcp: the package is not installed here; run: pip install 'rllib-agentic[mcp]'")
@@ -182,7 +184,10 @@ def _opened(server: McpServer) -> McpConnection:
     try:
         run_on_tool_loop(connection.open())
     except InfrastructureError as error:
+        if server.address in _reached:
+            raise
         raise InputError(str(error)) from error
+    _reached.add(server.address)
     return connection
 
 

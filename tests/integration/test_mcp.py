@@ -139,6 +139,19 @@ def test_unreachable_servers_are_refused_at_the_start(tmp_path: Path) -> None:
         assert says in str(refusal.value)
 
 
+def test_a_server_that_was_there_and_is_gone_is_a_failure_and_no_wrong_input(tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    script.write_text(Path(SCRIPT).read_text())
+    server = parse_settings(
+        McpServer, {"command": sys.executable, "args": [str(script)], "connection": "environment"}, "server"
+    )
+    open_mcp(server).close()
+    script.unlink()
+    with pytest.raises(InfrastructureError) as failure:
+        open_mcp(server)
+    assert failure.value.kind == "mcp_unreachable"
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [

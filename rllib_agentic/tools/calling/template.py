@@ -22,6 +22,10 @@ class Template(Hermes):
 
     in_template: ClassVar[bool] = True
 
+    def stop_strings(self, names: Sequence[str]) -> tuple[str, ...]:
+        """None: the agent ends its turn itself, whatever the template's own marks are."""
+        return ()
+
     def instructions(self, tools: Sequence[Tool]) -> str:
         """Nothing: the template's words stand."""
         return ""
