@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 from collections.abc import Iterator
 
 from pydantic import Field
 
 from rllib_agentic.components import Settings
 from rllib_agentic.errors import InputError
+
+_ANSWER_TIMEOUT_S = 10.0
 
 
 class ClusterOptions(Settings):
@@ -52,6 +55,7 @@ def connected(options: ClusterOptions, *, verbosity: int = 0) -> Iterator[None]:
             raise InputError(
                 "--ray-address: a running cluster has its own CPUs, GPUs, nodes and memory; leave them out"
             )
+        _check_answers(options.address)
         try:
             ray.init(address=options.address, log_to_driver=verbosity > 0, logging_level=level)
         except (ConnectionError, ValueError) as error:
@@ -71,3 +75,14 @@ def connected(options: ClusterOptions, *, verbosity: int = 0) -> Iterator[None]:
         ray.shutdown()
         if nodes is not None:
             nodes.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    """Ray itself tries for more than a minute, and then ends the process where nobody answers."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():  # "auto", or an address of another kind
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_TIMEOUT_S).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(f"--ray-address {address}: nothing answers there: {error}") from error

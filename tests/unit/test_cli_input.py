@@ -76,6 +76,9 @@ def test_all_faults_of_all_experiments_come_at_once(tmp_path: Path, capsys: Any)
     assert "one: config.lrr" in message and "two: run:" in message
 
 
+TRAIN = ["train", "--algo", "GRPO", "--env", "frozenlake", "--config", '{"env_config": {"backend": "local"}}']
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
@@ -87,6 +90,9 @@ def test_all_faults_of_all_experiments_come_at_once(tmp_path: Path, capsys: Any)
         (["train", "--algo", "GRPO", "--env", "frozenlake", "--framework", "tf2"], "torch"),
         (["train", "--algo", "GRPO", "--env", "frozenlake", "--resume", "--storage-path", "nowhere"], "--resume"),
         (["train", "--algo", "GRPO", "--env", "frozenlake", "--restore", "no/such"], "no checkpoint"),
+        ([*TRAIN, "--ray-address", "127.0.0.1:9"], "nothing answers"),
+        ([*TRAIN, "--ray-address", "ray://127.0.0.1:9"], "nothing answers"),
+        ([*TRAIN, "--ray-address", "127.0.0.1:9", "--ray-num-cpus", "2"], "--ray-address"),
         (["evaluate", "no/such"], "no checkpoint"),
         (["evaluate", "no/such", "--steps", "0"], "--steps"),
         (["evaluate", "no/such", "--save-info"], "--out"),
