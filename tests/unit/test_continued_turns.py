@@ -12,12 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from chat_tokenizers import chatml_tokenizer, gluing_tokenizer, qwen_tokenizer
+from tiny_engine import tiny_model
 from tool_desk import Desk, call
 
 from rllib_agentic.context import AppendOnly, SlidingWindow
+from rllib_agentic.engines.hf import HFEngine
 from rllib_agentic.engines.legal_tokens import ActionTries
 from rllib_agentic.engines.scripted import ScriptedEngine
+from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
 from rllib_agentic.envs.local import LocalClient
 from rllib_agentic.envs.token_env import TokenEnv
 from rllib_agentic.rendering import ChatMLRenderer, Exchange, HFTemplateRenderer
@@ -245,6 +249,70 @@ def test_a_window_over_a_continued_turn_keeps_its_last_pieces() -> None:
     assert trajectory.num_segments == 3 and trajectory.success
     last = decode(chatml(), engine.requests[-1].context_ids)
     assert last.endswith("<|im_start|>assistant\n```python\nx\n```\n```output\nx\n```\n")
+
+
+class Parrot:
+    """Pauses at every vowel, and says something into the agent's turn."""
+
+    quick = True
+
+    def schema(self) -> EnvSchema:
+        return EnvSchema(
+            "parrot", "1", {"train": 1}, "1", "text", lists_actions=False, stop_strings=("a", "e", "i", "o")
+        )
+
+    def reset(self, split: str, index: int, seed: int) -> Observation:
+        self.heard: list[str] = []
+        return Observation((Message("user", "Speak."),))
+
+    def step(self, action: str) -> StepResult:
+        self.heard.append(action)
+        within = action.endswith(("a", "e", "i", "o"))
+        return StepResult(Observation((Message("tool", f"[{len(self.heard)}]", continues=within),)))
+
+    def close(self) -> None:
+        pass
+
+
+def test_paused_and_resumed_over_a_cache_as_one_plain_forward_scores_it() -> None:
+    """What the engine sampled turn by turn has the very logprobs of one forward over the whole row, mask by mask."""
+    tokenizer = chatml_tokenizer()
+    model = tiny_model(vocabulary=len(tokenizer))
+    engine = HFEngine(model, tokenizer)
+
+    async def run(seed: int) -> Trajectory:
+        client = LocalClient(Parrot)
+        rollout = Rollout(
+            engine=engine,
+            renderer=chatml(),
+            clients={"parrot": client},
+            make_strategy=AppendOnly().make,
+            make_trie=ActionTries(tokenizer, chatml().end_of_turn_id).trie,
+            settings=RolloutSettings(max_tokens_per_turn=40, max_context_tokens=500, cut_turn="act"),
+            stop_strings={"parrot": (await client.schema()).stop_strings},
+        )
+        trajectory = await rollout.run(EpisodePlan(Task("parrot", "train", 0), f"g{seed}", 0, seed=seed, max_turns=6))
+        await client.aclose()
+        return trajectory
+
+    async def all_at_once() -> list[Trajectory]:
+        return await asyncio.gather(*(run(seed) for seed in range(3)))
+
+    paused = 0
+    for trajectory in asyncio.run(all_at_once()):
+        (row,) = rows_of(trajectory, [1.0] * len(trajectory.turns))
+        ids = torch.from_numpy(row.token_ids.astype(np.int64))[None]
+        with torch.no_grad():
+            scores = model(input_ids=ids, use_cache=False).logits[0].double().log_softmax(-1)
+        at = np.flatnonzero(row.action_mask)
+        plain = scores[at - 1, row.token_ids[at]].numpy()
+        assert np.allclose(row.logprobs[at], plain, atol=2e-5) and len(at) == trajectory.num_action_tokens
+        paused += sum(turn.finish_reason is STOP_STRING for turn in trajectory.turns)
+        starts = tokenizer.convert_tokens_to_ids("<|im_start|>")
+        turns_of_agent = 1 + sum(turn.finish_reason is not STOP_STRING for turn in trajectory.turns[:-1])
+        context = row.token_ids[~row.action_mask]
+        assert int((context == starts).sum()) == 2 * turns_of_agent
+    assert paused > 5
 
 
 def test_the_token_environment_pauses_too() -> None:
