@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain, pairwise
 
 from rllib_agentic.tools.calling.format import CallFormat, Found, Output, list_tools
 from rllib_agentic.tools.calling.python_calls import read_python_calls
@@ -36,29 +37,30 @@ class ReAct(CallFormat):
 
     def find(self, text: str, at: int, names: Sequence[str]) -> Found | None:
         """See :class:`~rllib_agentic.tools.calling.format.CallFormat`."""
-        headers = list(_HEADER.finditer(text))
-        for number, header in enumerate(headers):
+        if "bservation" in text[:at] and any(h[1].lower() == "observation" for h in _HEADER.finditer(text, 0, at)):
+            return None
+        for header, following in pairwise(chain(_HEADER.finditer(text, at), (None,))):
+            assert header is not None
             kind = header[1].lower()
             if kind == "observation":
                 return None
-            if kind != "action" or header.start() < at:
+            if kind != "action":
                 continue
-            following = headers[number + 1] if number + 1 < len(headers) else None
             end = following.start() if following else len(text)
             named = _NAME.match(text, header.end(), end)
             if named is None:
                 cut = following is None and not text[header.end() : end].strip()
                 nameless = BadCall("an action begins with the name of a tool")
                 return Found(header.start(), end, () if cut else (nameless,))
-            name = named[1]
+            name, rest = named[1], text[named.end() : end].strip()
             if name.lower() == "finish" and name not in names:
                 continue
-            rest = text[named.end() : end].strip()
-            if not rest and following and following[1].lower() == "action input":
-                after = headers[number + 2].start() if number + 2 < len(headers) else len(text)
-                calls = _with_input(name, text[following.end() : after].strip())
-                return Found(header.start(), after, calls if after < len(text) or _is_whole(calls) else ())
-            calls = _inline(name, rest, names)
+            if rest or following is None or following[1].lower() != "action input":
+                calls = _inline(name, rest, names)
+            else:
+                begin, following = following.end(), _HEADER.search(text, following.end())
+                end = following.start() if following else len(text)
+                calls = _with_input(name, text[begin:end].strip())
             return Found(header.start(), end, calls if following or _is_whole(calls) else ())
         return None
 
