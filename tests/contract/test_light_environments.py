@@ -10,7 +10,7 @@ from rllib_agentic.envs.checker import check_env
 from rllib_agentic.envs.registry import env_class, make_env
 from rllib_agentic.errors import InputError
 
-DEFAULTS = ("babyai", "maze", "sokoban", "wordle")
+DEFAULTS = ("babyai", "maze", "sokoban", "sqlgym", "wordle")
 VARIANTS: tuple[tuple[str, dict], ...] = (
     ("babyai", {"levels": ["GoToLocal", "PutNextLocal"], "actions": "primitive", "reward": "minigrid"}),
     ("maze", {"size": 8, "loops": 0.0, "show": "map", "train": 20, "validation": 5, "test": 10}),
