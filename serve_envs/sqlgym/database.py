@@ -82,6 +82,7 @@ def _build(path: Path) -> None:
         connection.execute("ANALYZE")
         connection.execute("VACUUM")
         connection.close()
+        os.chmod(aside, 0o644)  # the cache may be shared; temporary files are made private
         os.replace(aside, path)
     finally:
         Path(aside).unlink(missing_ok=True)
