@@ -9,8 +9,8 @@ from rllib_agentic.algorithms.config import AgenticConfig
 class ToRLConfig(AgenticConfig):
     """GRPO without divergence and entropy terms, on the outcome alone: +1 where the task is solved, -1 where it is not.
 
-    The tools are the environment's. The paper's optional penalty for code that does not run is
-    ``rewards.per_turn``, with the name of the metric that the environment reports.
+    The tools are the environment's; ``math_python`` is the paper's. The paper's penalty for code that does not run, off
+    by default there and here, is ``rewards.per_episode: {code_failed: -0.5}``.
 
     Example:
         >>> ToRLConfig().environment("frozenlake").sections().rewards.outcome

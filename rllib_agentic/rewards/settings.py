@@ -39,6 +39,8 @@ class RewardSettings(Settings):
             0 to train on the parts below alone.
         weights: weight of the environment's components, by name.
         per_turn: added to every turn that reports a metric of this name above 0, such as ``{invalid_action: -0.1}``.
+        per_episode: added once, on the last turn, to a trajectory of which any turn reports a metric of this name above
+            0; ToRL's penalty for code that does not run is ``{code_failed: -0.5}``.
         outcome: a reward for the whole trajectory, on its last turn: beside the environment's, or alone.
         overlong: punish trajectories that come near their limit.
     """
@@ -46,6 +48,7 @@ class RewardSettings(Settings):
     environment: float = 1.0
     weights: Mapping[str, float] = Field(default_factory=dict)
     per_turn: Mapping[str, float] = Field(default_factory=dict)
+    per_episode: Mapping[str, float] = Field(default_factory=dict)
     outcome: OutcomeReward | None = None
     overlong: OverlongPunishment | None = None
 
@@ -72,7 +75,9 @@ class RewardSettings(Settings):
         """The names given here that no turn of these trajectories reports: rare, or misspelt."""
         turns = [turn for t in trajectories for turn in t.turns]
         missing = [f"weights.{name}" for name in self.weights if not any(name in turn.rewards for turn in turns)]
-        return missing + [f"per_turn.{name}" for name in self.per_turn if not any(name in t.metrics for t in turns)]
+        reported = {name for turn in turns for name in turn.metrics}
+        missing += [f"per_turn.{name}" for name in self.per_turn if name not in reported]
+        return missing + [f"per_episode.{name}" for name in self.per_episode if name not in reported]
 
     def _of_turn(self, turn: Turn) -> list[tuple[str, float]]:
         rest = turn.reward - math.fsum(turn.rewards.values())
@@ -81,7 +86,10 @@ class RewardSettings(Settings):
         return [("environment", self.environment * rest), *components, *added]
 
     def _of_trajectory(self, trajectory: Trajectory, most_tokens: int) -> list[tuple[str, float]]:
-        parts = []
+        parts = [
+            (f"per_episode/{name}", value * any(turn.metrics.get(name, 0) > 0 for turn in trajectory.turns))
+            for name, value in self.per_episode.items()
+        ]
         if self.outcome is not None:
             parts.append(("outcome", self.outcome.success if trajectory.success else self.outcome.failure))
         if self.overlong is not None:

@@ -126,6 +126,7 @@ def _start(settings: SandboxSettings, isolation: str, folder: str, control: sock
         "read_only": [*map(os.path.realpath, (sys.base_prefix, sys.base_exec_prefix)), *package_folders],
         "packages_in": package_folders,
         "preload": settings.packages,
+        "warm_up": settings.warm_up,
         "disk_bytes": settings.disk_mb * _MB,
         "limits": {
             "cpu_s": settings.cpu_s,

@@ -46,7 +46,7 @@ class OutputShape(Settings):
 
     def _error_of(self, execution: Execution) -> str:
         if execution.error == "timeout":
-            return f"TimeoutError: stopped after {execution.wall_s:.3g} s ({execution.detail})"
+            return f"TimeoutError: stopped by the {execution.detail}"
         told = clean_output(execution.stderr).strip("\n")
         if self.error == "last_line":
             told = told.rpartition("\n")[2]

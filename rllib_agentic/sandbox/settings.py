@@ -26,6 +26,8 @@ class SandboxSettings(Settings):
         output_bytes: how much of each output stream is kept.
         packages: modules that are loaded beforehand, so that a program's import of them costs nothing. All installed
             packages can be imported.
+        warm_up: trusted code that the warm parent runs once, after it has loaded the packages: what it leaves in memory
+            costs programs nothing.
         most_cells: calls and open sessions at one time; more of them wait.
     """
 
@@ -39,4 +41,5 @@ class SandboxSettings(Settings):
     open_files: int = Field(default=128, ge=16)
     output_bytes: int = Field(default=65536, ge=2)
     packages: tuple[str, ...] = ("numpy", "sympy")
+    warm_up: str = ""
     most_cells: int = Field(default=256, ge=1)

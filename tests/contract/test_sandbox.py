@@ -92,7 +92,7 @@ def test_sb03_what_does_not_end_is_ended(sandbox: WarmSandbox, code: str) -> Non
     run = sandbox.run(code, timeout_s=0.4)
     assert run.error == "timeout"
     assert run.stdout == ("a\n" if "print" in code else "")
-    assert OutputShape()(run).splitlines()[-1].startswith("TimeoutError: stopped after 0.4")
+    assert OutputShape()(run).splitlines()[-1].startswith("TimeoutError: stopped by the wall time limit of 0.4 s")
 
 
 def test_sb05_no_zombies(sandbox: WarmSandbox) -> None:

@@ -100,3 +100,15 @@ def test_names_that_nothing_reports_are_found() -> None:
 def test_an_invalid_trajectory_stays_as_it_is() -> None:
     lost = trajectory(turn(0.3), success=False, terminated=False, end_reason="session_lost", invalid="session_lost")
     assert RewardSettings(outcome={"success": 1.0, "failure": -1.0})(lost, most_tokens=10) is lost  # type: ignore[arg-type]
+
+
+def test_a_penalty_an_episode_counts_once_and_on_the_last_turn() -> None:
+    turns = (turn(0.0, metrics={"code_failed": 1}), turn(0.0, metrics={"code_failed": 2}), turn(1.0))
+    found = shaped({"per_episode": {"code_failed": -0.5}, "outcome": {"success": 1.0, "failure": -1.0}}, *turns)
+    assert [t.reward for t in found.turns] == [0.0, 0.0, 1.5]
+    assert found.turns[-1].rewards == {"environment": 1.0, "per_episode/code_failed": -0.5, "outcome": 1.0}
+    clean = shaped({"per_episode": {"code_failed": -0.5}}, turn(1.0, metrics={"code_failed": 0}))
+    assert clean.turns[-1].rewards["per_episode/code_failed"] == 0.0 and clean.total_reward == 1.0
+    assert parse_settings(RewardSettings, {"per_episode": {"x": 1}}, "rewards").unseen([trajectory(*turns)]) == [
+        "per_episode.x"
+    ]

@@ -76,7 +76,7 @@ class Cell:
         running = self._program = self._program or self._start()
         started = time.monotonic()
         running.begin(request, code, stdin)
-        error, detail = self._watch(running, started + request["timeout_s"], request["persist"])
+        error, detail = self._watch(running, started, request["timeout_s"], request["persist"])
         if running.done is None or not request["persist"]:
             self._end_program()
         else:
@@ -132,7 +132,8 @@ class Cell:
         program.live(socket.socket(fileno=3), self._isolation.folder)
         os._exit(0)
 
-    def _watch(self, running: _Program, deadline: float, persist: bool) -> tuple[str | None, str]:
+    def _watch(self, running: _Program, started: float, seconds: float, persist: bool) -> tuple[str | None, str]:
+        deadline = started + seconds
         poll = select.poll()
         for output in running.outputs:
             poll.register(output.descriptor, select.POLLIN)
@@ -146,7 +147,7 @@ class Cell:
         while True:
             now = time.monotonic()
             if now >= deadline:
-                limit = "wall time limit"
+                limit = f"wall time limit of {seconds:g} s"
                 if not persist or interrupted:
                     return "timeout", limit
                 interrupted, verdict = True, ("timeout", limit)
@@ -173,7 +174,7 @@ class Cell:
     def _excess(self, running: _Program) -> tuple[str, str] | None:
         """What the kernel's own limits do not cover: CPU a call, and the memory of a family."""
         if running.cpu_s() > self._limits["cpu_s"]:
-            return "timeout", "CPU time limit"
+            return "timeout", f"CPU time limit of {self._limits['cpu_s']:g} s"
         if self._isolation.folder_bytes() > self._limits["disk_bytes"]:
             return "resource_limit", "size of the folder"
         if self._proc is not None:

@@ -35,6 +35,7 @@ def main() -> NoReturn:
     sys.path.extend(config["packages_in"])
     try:
         _load(config["preload"])
+        exec(config["warm_up"], {"__name__": "warm_up"})
     except Exception as error:
         _say(control, {"failed": "preload", "why": f"{type(error).__name__}: {error}"})
         os._exit(0)
