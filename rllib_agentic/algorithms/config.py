@@ -11,6 +11,7 @@ import gymnasium as gym
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
+from rllib_agentic.algorithms.dead_keys import dead_key_faults
 from rllib_agentic.algorithms.keys import TOP_LEVEL_ALIASES, check_types, has_search_space, merge_section
 from rllib_agentic.algorithms.live_change import check_reactions
 from rllib_agentic.algorithms.sections import SECTIONS, Sections, read_sections, section_faults
@@ -200,7 +201,13 @@ class AgenticConfig(AlgorithmConfig):
         Raises:
             InputError: what is wrong and what to do.
         """
-        sections = self.sections()
+        faults = [] if self.in_evaluation else dead_key_faults(self)
+        try:
+            sections = self.sections()
+        except InputError as error:
+            raise InputError("\n".join([*faults, str(error)])) from None
+        if faults:
+            raise InputError("\n".join(faults))
         check_reactions(self, sections.diagnostics)
         rllib_logger = logging.getLogger("ray.rllib.algorithms.algorithm_config")
         level = rllib_logger.level

@@ -270,6 +270,10 @@ def _contradictions(parts: Mapping[str, Any], config: Any) -> list[str]:
     watched = getattr(parts["curriculum"], "watch", "training")
     if watched == "evaluation" and not config.in_evaluation and not config.evaluation_interval:
         faults.append("config.curriculum.watch: 'evaluation' needs evaluations: set config.evaluation_interval")
+    for key in ("evaluation_duration", "evaluation_samples_per_task"):
+        wanted = getattr(config, key)
+        if not isinstance(wanted, int) or wanted < 1:
+            faults.append(f"config.{key}: expected a whole number of at least 1, got {wanted!r}")
     faults += _minibatch_faults(parts, config)
     if learner.recompute_old_logprobs and not parts["loss"].reads_old_logprobs:
         faults.append(f"config.learner.recompute_old_logprobs: has no effect with loss {_name(parts['loss'])!r}")

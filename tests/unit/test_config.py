@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 from ray import tune
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from rllib_agentic.algorithms.config import AgenticConfig
+from rllib_agentic.algorithms.dead_keys import DEAD_KEYS
 from rllib_agentic.algorithms.grpo import GRPO, GRPOConfig
 from rllib_agentic.algorithms.keys import check_types, has_search_space, merge_section
 from rllib_agentic.algorithms.sections import SECTIONS
@@ -48,6 +50,11 @@ def test_every_fault_is_in_one_message_with_the_nearest_name() -> None:  # UX01
         ({"env_config": {"splt": "train"}}, ["splt", "'split'"]),
         ({"env": "frozen_lake"}, ["frozen_lake", "'frozenlake'"]),
         ({"env": 3}, ["env", "3"]),
+        ({"train_batch_size": 10}, ["train_batch_size", "groups_per_iteration"]),
+        ({"sample_timeout_s": 0.1}, ["sample_timeout_s", "rollout.episode_timeout_s"]),  # FT07
+        ({"gamma": 0.9, "rollout": {"top_k": 5}}, ["config.gamma", "advantages.gamma", "top_k"]),
+        ({"evaluation_duration": "auto"}, ["evaluation_duration", "'auto'"]),
+        ({"evaluation_samples_per_task": 0}, ["evaluation_samples_per_task", "at least 1"]),
         ({"engine": {"max_cached_tokens": 1000}}, ["max_context_tokens", "2048", "max_cached_tokens"]),
         ({"renderer": {"earlier_reasoning": "dropped"}}, ["earlier_reasoning", "'as_template'", "'kept'"]),
         ({"renderer": {"template_kwargs": {"tools": []}}}, ["template_kwargs", "tools"]),
@@ -134,6 +141,18 @@ def test_the_seed_of_the_run_seeds_tiny_unless_the_model_has_its_own() -> None:
     assert config(seed=5, model={"preset": "tiny", "seed": 7}).sections().module_config()["seed"] == 7
     assert "seed" not in config(model={"path": "some/model"}).sections().module_config()
     assert config().sections().module_config()["value_head"] is False
+
+
+def test_a_key_that_nothing_reads_may_keep_its_default_and_nothing_else() -> None:
+    config(sample_timeout_s=60, gamma=0.99, normalize_actions=True, policies={"default_policy": None}).validate()
+    for ready in (
+        config().env_runners(batch_mode="complete_episodes"),
+        config().evaluation(evaluation_num_env_runners=2),
+    ):
+        with pytest.raises(InputError, match="has no effect here"):
+            ready.validate()
+    missing = [key for key in DEAD_KEYS if not {key, f"_{key}"} & vars(AlgorithmConfig()).keys()]
+    assert missing == []  # the list names keys that RLlib has
 
 
 def test_types_of_rllibs_own_keys() -> None:
