@@ -48,6 +48,8 @@ def changed_sections(config: AgenticConfig, changes: Sequence[Mapping[str, Any]]
     ]
     if after.rollout.temperature != before.rollout.temperature:
         faults.append(f"{where}.rollout.temperature: cannot change while a run goes on: the learner scores by it")
+    if (after.rollout.max_staleness > 0) != (before.rollout.max_staleness > 0):
+        faults.append(f"{where}.rollout.max_staleness: cannot begin or end to be 0 while a run goes on")
     if after.needs_critic != before.needs_critic:
         faults.append(f"{where}.advantages: a critic cannot come or go while a run goes on")
     if after.learner.kl.coefficient > 0 and before.learner.kl.coefficient == 0:

@@ -55,10 +55,11 @@ def model_shape(settings: ModelSettings) -> ModelShape:
 
 
 def estimate_memory(config: AgenticConfig) -> dict[str, Any]:
-    """Gigabytes for the model in a learner, in a runner, and for the runner's cache of keys and values.
+    """Gigabytes for the model in a learner, in a runner or a replica of its engine, and for the cache in there.
 
     The learner holds float32 weights, gradients and Adam's two moments (16 bytes a parameter, and 4 more for a
-    reference policy), and the activations of one micro-batch; the runner its weights and the cache.
+    reference policy), and the activations of one micro-batch; who samples holds weights and cache. What processes need
+    without a model is not in here. ``benchmarks/memory.py`` compares with measured peaks.
     """
     sections = config.sections()
     shape = model_shape(sections.model)
@@ -69,22 +70,40 @@ def estimate_memory(config: AgenticConfig) -> dict[str, Any]:
     per_layer = 2 if sections.model.gradient_checkpointing else _ACTIVATION_VALUES
     compute = 2 if learner.dtype == "bfloat16" or (learner.dtype == "auto" and width == 2) else 4
     activations = tokens * shape.hidden * shape.layers * per_layer * compute + learner.max_logits * 4 * 2
-    live = min(
-        sections.rollout.max_concurrent_episodes,
-        -(-sections.rollout.group_size * sections.rollout.groups_per_iteration // max(config.num_env_runners, 1)),
-    )
-    cached = live * sections.rollout.max_context_tokens
-    if hasattr(sections.engine, "max_cached_tokens"):
-        cached = min(cached, sections.engine.max_cached_tokens)
-    cache = cached * shape.layers * shape.key_value_width * 2 * width
     gb = 1e-9
-    return {
+    found = {
         "parameters_million": round(shape.parameters / 1e6, 2),
         "learner_gb": round((shape.parameters * (_MASTER_BYTES + reference) + activations) * gb, 2),
-        "env_runner_gb": round((shape.parameters * width + cache) * gb, 2),
-        "of_which_cache_gb": round(cache * gb, 2),
-        "from": "the model's config" if shape.known else "the model's name; its config is out of reach from here",
     }
+    if sections.engine.in_runner:
+        cached = _live_episodes(config, max(config.num_env_runners, 1)) * sections.rollout.max_context_tokens
+        cached = min(cached, getattr(sections.engine, "max_cached_tokens", cached))
+        cache = cached * _cache_bytes(shape, width)
+        found["env_runner_gb"] = round((shape.parameters * width + cache) * gb, 2)
+    else:
+        engine = sections.engine
+        width = _BYTES.get(engine.dtype or sections.model.dtype, 2)
+        live = min(engine.max_num_seqs, _live_episodes(config, engine.num_replicas))
+        wanted = live * sections.rollout.max_context_tokens * _cache_bytes(shape, width)
+        cache = wanted if engine.kv_cache_gb is None else engine.kv_cache_gb * 1e9
+        found["env_runner_gb"] = 0.0
+        found["engine_gpu_gb"] = round((shape.parameters * width + cache) / engine.tensor_parallel_size * gb, 2)
+    found["of_which_cache_gb"] = round(cache * gb, 2)
+    source = "the model's config" if shape.known else "the model's name; its config is out of reach from here"
+    return {**found, "from": source}
+
+
+def _live_episodes(config: AgenticConfig, places: int) -> int:
+    """Most episodes that one of so many places plays at a time."""
+    rollout = config.sections().rollout
+    out = rollout.group_size * rollout.groups_per_iteration * (rollout.max_staleness + 1)
+    most = rollout.max_concurrent_episodes
+    return min(most if config.sections().engine.in_runner else most * max(config.num_env_runners, 1), -(-out // places))
+
+
+def _cache_bytes(shape: ModelShape, width: int) -> int:
+    """Keys and values of one token."""
+    return shape.layers * shape.key_value_width * 2 * width
 
 
 def _is_hub_id(path: str | None) -> bool:

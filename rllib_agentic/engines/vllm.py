@@ -84,7 +84,9 @@ class VLLMEngine:
         self._labelled = False
         self._changing = asyncio.Lock()
         self._numbers = itertools.count()
+        self._adapters = itertools.count(1)
         self._running: dict[str, GenerationRequest] = {}
+        self._adapter: tuple[int, Any] | None = None
         self._counts: dict[str, float] = dict.fromkeys(COUNTERS, 0.0)
 
     @property
@@ -107,8 +109,9 @@ class VLLMEngine:
         self._counts["forced_tokens"] += generation.push_forced(self._version)
         if generation.finish_reason is not None:
             return generation.completion(cached_tokens=0)
-        output, cached = await self._ask(request, list(generation.ids))
-        self._take(generation, output)
+        adapter = self._adapter
+        output, cached = await self._ask(request, list(generation.ids), adapter)
+        self._take(generation, output, adapter)
         self._counts["reused_tokens"] += cached
         self._counts["prefilled_tokens"] += len(request.context_ids) - cached
         completion = generation.completion(cached_tokens=cached)
@@ -160,11 +163,34 @@ class VLLMEngine:
                 if not await self._llm.reset_prefix_cache(reset_running_requests=True):
                     raise InfrastructureError("engine_update", "VLLMEngine: the prefix cache was not emptied")
                 await self._llm.update_weight_version(str(version))
-                self._version, self._labelled = version, True
+                self._version, self._labelled, self._adapter = version, True, None
             finally:
                 if self._version == UNKNOWN_VERSION and self._running:
                     await self._llm.abort(list(self._running))
                 await self._llm.resume_generation()
+
+    async def load_adapter(self, version: int, folder: str) -> None:
+        """Sample with a LoRA adapter over the loaded weights, from the next turn on; running turns end with theirs.
+
+        Every version is an adapter of its own for vLLM, which would not read a changed one again, and which keeps the
+        caches of different adapters apart.
+
+        Args:
+            version: of the policy that weights and adapter make together.
+            folder: as peft saves it; the engine was started with ``enable_lora``.
+
+        Raises:
+            InputError: vLLM does not take the adapter.
+        """
+        from vllm.lora.request import LoRARequest
+
+        request = LoRARequest(lora_name=f"version-{version}", lora_int_id=next(self._adapters), lora_path=folder)
+        async with self._changing:
+            try:
+                await self._llm.add_lora(request)
+            except _rpc_errors() as error:
+                raise InputError(f"VLLMEngine: the adapter in {folder!r} was not loaded: {error}") from error
+            self._adapter, self._version = (version, request), version
 
     async def sleep(self, level: int = 1) -> None:
         """Give the accelerator's memory back; running turns are ended.
@@ -223,13 +249,16 @@ class VLLMEngine:
             self._labelled = True
             await self._llm.update_weight_version(str(self._version))
 
-    async def _ask(self, request: GenerationRequest, taken: list[int]) -> tuple[Any, int]:
+    async def _ask(
+        self, request: GenerationRequest, taken: list[int], adapter: tuple[int, Any] | None
+    ) -> tuple[Any, int]:
         number = f"{request.episode_id or 'turn'}#{next(self._numbers)}"
         prompt = {"prompt_token_ids": [*request.context_ids.tolist(), *taken]}
         self._running[number] = request
         last = None
+        lora = None if adapter is None else adapter[1]
         try:
-            async for output in self._llm.generate(prompt, _parameters(request, taken), number):
+            async for output in self._llm.generate(prompt, _parameters(request, taken), number, lora_request=lora):
                 last = output
         except ValueError as error:  # vLLM's validation
             raise InputError(f"VLLMEngine: vLLM refused the request: {error}") from error
@@ -240,10 +269,10 @@ class VLLMEngine:
         assert last is not None
         return last.outputs[0], min(last.num_cached_tokens or 0, len(request.context_ids))
 
-    def _take(self, generation: Generation, output: Any) -> None:
+    def _take(self, generation: Generation, output: Any, adapter: tuple[int, Any] | None) -> None:
         """Push what vLLM sampled, token by token, so that turns end by our rules."""
-        versions = np.full(len(output.token_ids), self._version)
-        for span in output.weight_versions or ():
+        versions = np.full(len(output.token_ids), self._version if adapter is None else adapter[0])
+        for span in () if adapter is not None else output.weight_versions or ():
             versions[span.start : span.end] = int(span.version)
         for token, by_id, version in zip(output.token_ids, output.logprobs or (), versions.tolist(), strict=True):
             if generation.finish_reason is not None:
@@ -275,11 +304,12 @@ class VLLMEngine:
 
 def prepare_process() -> None:
     """Set what vLLM reads from the environment, unless the user did."""
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     if not torch.cuda.is_available():
         os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
         os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # the worker lives in the engine's process
 
 
 def _parameters(request: GenerationRequest, taken: list[int]) -> Any:

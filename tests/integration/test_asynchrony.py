@@ -93,6 +93,12 @@ def test_the_correction_is_on_unless_it_is_switched_off() -> None:
     assert masked.importance.mode == "token_mask"
 
 
+def test_an_alarm_cannot_make_a_run_asynchronous() -> None:
+    reaction = {"action": "change", "change": {"rollout": {"max_staleness": 0}}}
+    with pytest.raises(InputError, match="max_staleness: cannot begin or end to be 0"):
+        config(diagnostics={"drift": {"on_alarm": reaction}}).validate()
+
+
 def test_an_offline_algorithm_refuses_a_bound_on_staleness() -> None:
     from rllib_agentic.algorithms.agent_evol import AgentEvolConfig
 
