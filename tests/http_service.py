@@ -15,7 +15,7 @@ import uvicorn
 @contextlib.contextmanager
 def served(app: Any) -> Iterator[str]:
     """Serve an ASGI application; gives its base URL."""
-    listener = socket.socket()
+    listener = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio sends at once only on sockets that say TCP
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_level="warning", lifespan="off", ws="websockets-sansio")
     server = uvicorn.Server(config)

@@ -28,7 +28,8 @@ def add_command(commands: Any) -> None:
         ("collect", "store trajectories of an expert, of chance or of a model", collect_trajectories),
     ):
         action = actions.add_parser(name, help=help_text)
-        action.add_argument("name", help="an environment's name")
+        what = "an environment's name, or the URL of a service" if name == "check" else "an environment's name"
+        action.add_argument("name", help=what)
         action.add_argument("--args", metavar="JSON", help="arguments of its constructor")
         action.set_defaults(command=function)
         if name == "serve":
@@ -98,8 +99,15 @@ def check(given: argparse.Namespace) -> int:
     from rllib_agentic.cli.console import print_rows
     from rllib_agentic.envs.checker import check_env
     from rllib_agentic.envs.registry import make_env
+    from rllib_agentic.envs.remote_env import RemoteEnv
 
-    findings = check_env(partial(make_env, given.name, **json_mapping("--args", given.args)))
+    arguments = json_mapping("--args", given.args)
+    if given.name.startswith(("http://", "https://")):
+        if arguments:
+            raise InputError("--args: a service at a URL has its own arguments; leave them out")
+        findings = check_env(partial(RemoteEnv, given.name))
+    else:
+        findings = check_env(partial(make_env, given.name, **arguments))
     rows = [{"check": f.check, "finding": f.message} for f in findings]
     print_rows(rows, as_json=given.json)
     if not given.json and not findings:
