@@ -14,7 +14,6 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.utils.metrics import (
-    ENV_RUNNER_RESULTS,
     ENV_RUNNER_SAMPLING_TIMER,
     LEARNER_RESULTS,
     LEARNER_UPDATE_TIMER,
@@ -26,8 +25,8 @@ from rllib_agentic.algorithms.ahead import RolloutsAhead
 from rllib_agentic.algorithms.collected import Collected
 from rllib_agentic.algorithms.config import AgenticConfig
 from rllib_agentic.algorithms.dispatch import Dispatcher
-from rllib_agentic.algorithms.environment import Environment
-from rllib_agentic.algorithms.episode_metrics import episode_metrics
+from rllib_agentic.algorithms.environments import Environments
+from rllib_agentic.algorithms.episode_metrics import episode_metrics, metrics_by_env, success_by_env
 from rllib_agentic.algorithms.events import EVENTS, EventLog
 from rllib_agentic.algorithms.held_out import play_held_out, summarise
 from rllib_agentic.algorithms.iteration_log import IterationLog, compiled
@@ -35,10 +34,9 @@ from rllib_agentic.algorithms.last_good import LastGood
 from rllib_agentic.algorithms.monitor import Monitor, nested
 from rllib_agentic.algorithms.reactions import Reactions
 from rllib_agentic.algorithms.update import Update, make_update
-from rllib_agentic.curriculum import CurriculumState
 from rllib_agentic.diagnostics import Alarm
 from rllib_agentic.errors import TooManyFailuresError
-from rllib_agentic.filters import RefillAction, apply_filters
+from rllib_agentic.filters import KeptTasks, RefillAction, apply_filters
 from rllib_agentic.rollout.episode import EpisodePlan
 from rllib_agentic.rollout.group import plan_group
 from rllib_agentic.trajectory.trajectory import Task, Trajectory
@@ -75,22 +73,26 @@ class Agentic(Algorithm):
 
     def setup(self, config: AgenticConfig) -> None:
         """Deploy the environment, build runners and learners, and publish the first weights."""
-        self._environment: Environment | None = None
+        self._environments: Environments | None = None
         self._sections = self.config.sections()
         for sections in (self._sections, self.config.get_evaluation_config_object().sections()):
             sections.check_model()
-        self._environment = Environment(self.config.env, self._sections.env_config)
-        self._schema = schema = self._environment.schema
-        self._sections.check_against(schema)
+        self._environments = Environments(self._sections.env_settings(self.config.env))
+        schemas = self._environments.schemas
+        self._schemas = {self.config.env: schemas.pop(self.config.env)} | schemas
+        self._schema = self._schemas[self.config.env]
+        self._sections.check_against(self._schemas)
         super().setup(config)
         self._iteration_log = IterationLog(self.metrics)
         self._held_out_sections = self.evaluation_config.sections()
-        self._held_out_sections.check_against(schema)
-        self._sampler = self._sections.sampler(schema)
-        self._curriculum_state: CurriculumState = self._sections.curriculum.initial_state()
+        self._held_out_sections.check_against(self._schemas)
+        self._sampler = self._sections.sampler(self._schemas)
+        self._budgets = self._sections.budgets(self._schemas)
+        self._kept_tasks = KeptTasks()
+        self._success: dict[str, dict[str, float]] = {"training": {}, "evaluation": {}}
         self._empty_iterations = 0
         self._evaluation_at_start: dict[str, Any] | None = None
-        self._dispatcher = Dispatcher(self.env_runner_group, {self.config.env: self._environment.connection})
+        self._dispatcher = Dispatcher(self.env_runner_group, self._environments.connections)
         self._ahead = RolloutsAhead(self._dispatcher)
         self._writer = self._sections.store.writer(self._durable_folder())
         self._events = EventLog()
@@ -116,13 +118,15 @@ class Agentic(Algorithm):
         """Evaluate first where the run is to be compared with its start, then go on as RLlib does."""
         if self.config.evaluation_at_start and self._evaluation_at_start is None:
             self._evaluation_at_start = self.evaluate()
+        self._success = {"training": {}, "evaluation": {}}
         results = super().step()
         self._iteration_log.finish(results)
         if self._evaluation_at_start is not None:
             results["evaluation_at_start"] = self._evaluation_at_start
         if self._seen:
             results["diagnostics"] = self._seen
-        self._advance_curriculum(results)
+        for change in self._budgets.advance(self.iteration + 1, **self._success):
+            self._events.add("curriculum", self.iteration + 1, str(change))
         if events := self._events.take():
             results[EVENTS] = events
         if self._stopped_by is not None:
@@ -132,9 +136,8 @@ class Agentic(Algorithm):
     def training_step(self) -> None:
         """One iteration."""
         iteration = self.iteration + 1
-        max_turns = self._sections.curriculum.budget(self._curriculum_state, self._sections.rollout.max_turns)
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
-            collected = self._collect(iteration, max_turns)
+            collected = self._collect(iteration)
         unseen = self._sections.rewards.unseen(collected.trajectories) if iteration == 1 else []
         if unseen:
             logger.warning("config.rewards: no turn of the first iteration reports %s", ", ".join(unseen))
@@ -153,12 +156,15 @@ class Agentic(Algorithm):
             self._writer.write(
                 iteration, collected.trajectories, kept=collected.kept_flags, advantages=update.advantages
             )
-        sampled = episode_metrics(collected.trajectories)
+        sampled = episode_metrics(collected.trajectories) | metrics_by_env(collected.trajectories)
+        self._success["training"] = success_by_env(collected.trajectories)
+        self._sampler.observe(collected.groups)
         self._log(metrics, (LEARNER_RESULTS, DEFAULT_MODULE_ID))
         sampled |= collected.metrics | update.metrics
         self._iteration_log.of_callbacks(self._dispatcher.take_logged(), sampled)
         self._iteration_log.samples(sampled, collected.seconds)
-        self._log({"max_turns": max_turns}, "curriculum")
+        self._log(self._budgets.metrics(), "curriculum")
+        self._log(self._sampler.metrics(), "tasks")
         if self._sections.rollout.max_staleness > 0:
             self._log(self._ahead.metrics(), "asynchrony")
         alarms, seen = self._diagnostics.after_update(iteration, collected.trajectories, version, metrics)
@@ -175,23 +181,6 @@ class Agentic(Algorithm):
         elif self._diagnostics.keeps_now(iteration):
             self._last_good.save(self.learner_group)
 
-    def _advance_curriculum(self, results: dict[str, Any]) -> None:
-        """Tell the curriculum what the iteration showed: training success, or held-out success where that is asked."""
-        curriculum, before = self._sections.curriculum, self._curriculum_state
-        watched = "evaluation" if getattr(curriculum, "watch", "training") == "evaluation" else ENV_RUNNER_RESULTS
-        success = results.get(watched, {}).get("success_rate")
-        iteration = self.iteration + 1
-        self._curriculum_state = curriculum.advance(before, iteration, success)
-        if self._curriculum_state["stage"] != before["stage"]:
-            old, new = (
-                curriculum.budget(s, self._sections.rollout.max_turns) for s in (before, self._curriculum_state)
-            )
-            self._events.add(
-                "curriculum",
-                iteration,
-                f"the interaction budget grows from {old} to {new} turns (stage {self._curriculum_state['stage']})",
-            )
-
     def _make_update(self, collected: Collected, iteration: int) -> Update:
         """What this iteration trains on."""
         return make_update(collected, self._sections, iteration=iteration, learners=self.learner_group)
@@ -203,7 +192,7 @@ class Agentic(Algorithm):
         with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
             return update.train(self.learner_group)
 
-    def _collect(self, iteration: int, max_turns: int) -> Collected:
+    def _collect(self, iteration: int) -> Collected:
         """Sample groups, filter them, and sample again where the refill settings say so."""
         started = time.perf_counter()
         wanted = self._sections.rollout.groups_per_iteration
@@ -211,8 +200,10 @@ class Agentic(Algorithm):
         decision = None
         while decision is None or decision.action is RefillAction.DRAW:
             number = wanted if decision is None else decision.draw
-            groups, engine = self._sample_groups(iteration, collected.tries, number, max_turns)
-            collected.add(groups, apply_filters(self._sections.filters, groups), engine)
+            groups, engine = self._sample_groups(iteration, collected.tries, number)
+            filtered = apply_filters(self._sections.filters, groups)
+            self._kept_tasks.add(groups, filtered.keep)
+            collected.add(groups, filtered, engine)
             decision = self._sections.refill.decide(
                 kept=sum(collected.keep),
                 wanted=wanted,
@@ -222,13 +213,15 @@ class Agentic(Algorithm):
         self._empty_iterations = decision.empty_iterations
         if decision.action is RefillAction.STOP:
             raise TooManyFailuresError(decision.message)
+        if self._sections.filters:
+            collected.metrics |= {f"filter/{name}": value for name, value in self._kept_tasks.metrics().items()}
         collected.limit(wanted)
         collected.loss_scale, collected.message = decision.loss_scale, decision.message
         collected.seconds = time.perf_counter() - started
         return collected
 
     def _sample_groups(
-        self, iteration: int, attempt: int, number: int, max_turns: int
+        self, iteration: int, attempt: int, number: int
     ) -> tuple[list[list[Trajectory]], dict[str, float]]:
         rollout = self._sections.rollout
 
@@ -239,15 +232,14 @@ class Agentic(Algorithm):
                 size=rollout.group_size,
                 run_seed=self._sections.seed,
                 iteration=iteration if rollout.max_staleness == 0 else 0,
-                max_turns=max_turns,
+                max_turns=self._budgets[task.env],
             )
 
         if rollout.max_staleness > 0:
             landed, engine = self._ahead.take(
                 number, lambda n: plan(self._sampler.draw(1)[0], f"ahead.{n}"), rollout, first=attempt == 0
             )
-            groups = [group.trajectories for group in landed]
-            budgets = [group.plans[0].max_turns for group in landed]
+            groups, plans = [group.trajectories for group in landed], [list(group.plans) for group in landed]
         else:
             plans = [
                 plan(task, f"{iteration}.{attempt}.{place}") for place, task in enumerate(self._sampler.draw(number))
@@ -255,11 +247,10 @@ class Agentic(Algorithm):
             trajectories, engine = self._dispatcher.run(list(itertools.chain(*plans)), rollout)
             played = iter(trajectories)
             groups = [list(itertools.islice(played, len(group))) for group in plans]
-            budgets = [max_turns] * len(groups)
         self._check_failures(list(itertools.chain(*groups)))
         return [
-            [self._sections.rewards(t, most_tokens=rollout.most_action_tokens(turns)) for t in group]
-            for group, turns in zip(groups, budgets, strict=True)
+            [self._sections.rewards(t, most_tokens=rollout.most_action_tokens(made[0].max_turns)) for t in group]
+            for group, made in zip(groups, plans, strict=True)
         ], engine
 
     def _check_failures(self, trajectories: Sequence[Trajectory]) -> None:
@@ -300,15 +291,19 @@ class Agentic(Algorithm):
             ``split`` and ``splits_hash``; and the trajectories.
         """
         self._call_back("on_evaluate_start")
-        trajectories = play_held_out(
-            self._dispatcher,
-            self._held_out_sections,
-            self._schema,
-            num_tasks=self.config.evaluation_duration,
-            samples_per_task=self.config.evaluation_samples_per_task,
-            seed=self._sections.seed,
-            num_turns=num_turns,
-        )
+        trajectories: list[Trajectory] = []
+        for env, schema in self._schemas.items():
+            trajectories += play_held_out(
+                self._dispatcher,
+                self._held_out_sections,
+                schema,
+                num_tasks=self.config.evaluation_duration,
+                samples_per_task=self.config.evaluation_samples_per_task,
+                seed=self._sections.seed,
+                num_turns=num_turns,
+                prefix="eval" if env == self.config.env else f"eval:{env}",
+            )
+        self._success["evaluation"] = success_by_env(trajectories)
         split, splits_hash = self._held_out_sections.env_config.split, self._schema.splits_hash
         logged = compiled(self._dispatcher.take_logged())
         metrics = logged | summarise(trajectories) | {"split": split, "splits_hash": splits_hash}
@@ -331,7 +326,8 @@ class Agentic(Algorithm):
         """RLlib's state, and what the driver itself must remember."""
         state = super().get_state(components, not_components=not_components, **kwargs)
         state[CONTROL_STATE] = {
-            "curriculum": self._curriculum_state,
+            "curriculum": self._budgets.state(),
+            "kept_tasks": self._kept_tasks.state(),
             "sampler": self._sampler.state(),
             "ahead": self._ahead.state(),
             "empty_iterations": self._empty_iterations,
@@ -346,7 +342,8 @@ class Agentic(Algorithm):
         super().set_state(state)
         if CONTROL_STATE in state:
             control = state[CONTROL_STATE]
-            self._curriculum_state = control["curriculum"]
+            self._budgets.set_state(control["curriculum"])
+            self._kept_tasks.set_state(control["kept_tasks"])
             self._sampler.set_state(control["sampler"])
             self._ahead.set_state(control["ahead"])
             self._empty_iterations = control["empty_iterations"]
@@ -360,9 +357,9 @@ class Agentic(Algorithm):
         self._publish_weights()
 
     def cleanup(self) -> None:
-        """Stop runners, learners and the environment's service."""
+        """Stop runners, learners and the environments' services."""
         try:
             super().cleanup()
         finally:
-            if self._environment is not None:
-                self._environment.stop()
+            if self._environments is not None:
+                self._environments.stop()

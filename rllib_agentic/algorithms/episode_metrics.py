@@ -77,3 +77,25 @@ def _group_std(valid: Sequence[Trajectory]) -> float:
     for t in valid:
         groups.setdefault(t.group_id, []).append(t.total_reward)
     return float(np.mean([np.std(g) for g in groups.values()]))
+
+
+def by_env(trajectories: Sequence[Trajectory]) -> dict[str, list[Trajectory]]:
+    """The trajectories of each environment, by name."""
+    parts: dict[str, list[Trajectory]] = {}
+    for trajectory in trajectories:
+        parts.setdefault(trajectory.task.env, []).append(trajectory)
+    return parts
+
+
+def metrics_by_env(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """The metrics of each environment under ``env/<name>/``; empty where there is one environment alone."""
+    parts = by_env(trajectories)
+    if len(parts) < 2:
+        return {}
+    return {f"env/{env}/{name}": value for env, part in parts.items() for name, value in episode_metrics(part).items()}
+
+
+def success_by_env(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Success rate of valid trajectories by environment; an environment without any is left out."""
+    valid = by_env([t for t in trajectories if t.invalid is None])
+    return {env: float(np.mean([t.success for t in part])) for env, part in valid.items()}

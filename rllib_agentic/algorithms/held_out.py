@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rllib_agentic.algorithms.dispatch import Dispatcher
-from rllib_agentic.algorithms.episode_metrics import episode_metrics
+from rllib_agentic.algorithms.episode_metrics import by_env, episode_metrics
 from rllib_agentic.algorithms.sections import Sections
 from rllib_agentic.envs.env import EnvSchema
 from rllib_agentic.evaluation.statistics import success_interval
@@ -35,6 +35,7 @@ def play_held_out(
     samples_per_task: int,
     seed: int,
     num_turns: int | None = None,
+    prefix: str = "eval",
 ) -> list[Trajectory]:
     """Play held-out tasks, in the order of :func:`held_out_tasks`.
 
@@ -47,6 +48,7 @@ def play_held_out(
         seed: of the choice of tasks and of the sampling.
         num_turns: go on with further tasks until so many turns were played, instead of a number of tasks, or until
             the split has no more.
+        prefix: of group ids, so that those of several environments differ.
     """
     split = sections.env_config.split
     tasks = held_out_tasks(schema, split, schema.splits[split] if num_turns else num_tasks, seed)
@@ -60,7 +62,7 @@ def play_held_out(
         plans = [
             plan_group(
                 task,
-                group_id=f"eval:{task.split}:{task.index}",
+                group_id=f"{prefix}:{task.split}:{task.index}",
                 size=samples_per_task,
                 run_seed=seed,
                 iteration=0,
@@ -76,9 +78,11 @@ def play_held_out(
 def summarise(trajectories: list[Trajectory]) -> dict[str, Any]:
     """The metrics of :func:`episode_metrics` with the 95 % interval of the success rate, and ``num_tasks``.
 
-    Several episodes of one task count as one cluster.
+    Several episodes of one task count as one cluster. With several environments, ``env`` has the same of each.
     """
     metrics: dict[str, Any] = episode_metrics(trajectories)
+    if len(parts := by_env(trajectories)) > 1:
+        metrics["env"] = {env: summarise(part) for env, part in parts.items()}
     valid = [t for t in trajectories if t.invalid is None]
     if not valid:
         return metrics

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rllib_agentic.advantages import ESTIMATORS, CriticEstimator
+from rllib_agentic.algorithms.shares import EnvironmentShare, read_shares, share_faults
 from rllib_agentic.components import Settings, parse_settings
-from rllib_agentic.context import CONTEXTS
-from rllib_agentic.curriculum import CURRICULA, TaskSampler
+from rllib_agentic.context import CONTEXTS, AppendOnly, Summary
+from rllib_agentic.curriculum import CURRICULA, TASK_SAMPLERS, Budgets, TaskMixture
 from rllib_agentic.diagnostics import DiagnosticsSettings
 from rllib_agentic.engines.legal_tokens import ActionTries
 from rllib_agentic.engines.settings import ENGINES
@@ -33,6 +34,8 @@ from rllib_agentic.store.settings import StoreSettings
 SECTIONS: dict[str, Any] = {
     "model": {"preset": "tiny"},
     "env_config": {},
+    "environments": {},
+    "tasks": {"type": "uniform"},
     "rollout": {},
     "context": {"type": "append_only"},
     "renderer": {},
@@ -66,6 +69,7 @@ _FAMILIES: dict[str, Any] = {
     "context": CONTEXTS,
     "engine": ENGINES,
     "curriculum": CURRICULA,
+    "tasks": TASK_SAMPLERS,
     "advantages": ESTIMATORS,
     "loss": POLICY_LOSSES,
 }
@@ -79,6 +83,8 @@ class Sections:
 
     model: ModelSettings
     env_config: EnvSettings
+    environments: Mapping[str, EnvironmentShare]
+    tasks: Any
     rollout: RolloutSettings
     context: Any
     renderer: RendererSettings
@@ -109,6 +115,8 @@ class Sections:
             part = getattr(self, name)
             if name == "filters":
                 entries[name] = [_typed(FILTERS, entry) for entry in part]
+            elif name == "environments":
+                entries[name] = {env: share.model_dump(mode="json") for env, share in part.items()}
             elif name in _FAMILIES:
                 entries[name] = _typed(_FAMILIES[name], part)
             else:
@@ -137,12 +145,49 @@ class Sections:
         tokenizer = load_tokenizer(self.model)
         renderer = self.renderer.build(tokenizer, load_stop_ids(self.model))
         tries = ActionTries(tokenizer, renderer.end_of_turn_id)
-        return Speech(renderer, tries, self.context.make, self.rollout, tuple(dict(tool) for tool in tools))
+        context = AppendOnly() if isinstance(self.context, Summary) else self.context  # nobody is there to write one
+        return Speech(renderer, tries, context.make, self.rollout, tuple(dict(tool) for tool in tools))
 
-    def sampler(self, schema: EnvSchema) -> TaskSampler:
-        """Draws the tasks of each iteration."""
-        split = self.env_config.split
-        return TaskSampler(env=schema.name, split=split, num_tasks=schema.splits[split], seed=self.seed)
+    def env_settings(self, main: str) -> dict[str, EnvSettings]:
+        """Every environment's settings by name; ``main`` is the one in ``config.env``."""
+        others = {env: share.env_config or EnvSettings() for env, share in self.environments.items()}
+        return others | {main: self.env_config}
+
+    def sampler(self, schemas: Mapping[str, EnvSchema]) -> TaskMixture:
+        """Draws the tasks of each iteration, from the environments by name."""
+        settings = self.env_settings(next(iter(schemas)))
+        samplers = {
+            env: self.tasks.make(
+                env=schema.name, split=settings[env].split, num_tasks=schema.splits[settings[env].split], seed=self.seed
+            )
+            for env, schema in schemas.items()
+        }
+        return TaskMixture(samplers, {env: self._share(env).weight for env in schemas})
+
+    def budgets(self, envs: Iterable[str]) -> Budgets:
+        """The interaction budget of each environment."""
+        own = {env: self._share(env).curriculum for env in envs}
+        curricula: dict[str, Any] = {
+            env: self.curriculum if c is None else CURRICULA.parse(c) for env, c in own.items()
+        }
+        return Budgets(curricula, self.rollout.max_turns)
+
+    def check_against(self, schemas: Mapping[str, EnvSchema]) -> None:
+        """Check what only the environments know.
+
+        Args:
+            schemas: by name, that of ``config.env`` first.
+
+        Raises:
+            InputError: no such split, or it is empty.
+        """
+        main = next(iter(schemas))
+        for env, settings in self.env_settings(main).items():
+            split, schema = settings.split, schemas[env]
+            if schema.splits.get(split, 0) < 1:
+                place = "config.env_config" if env == main else f"config.environments.{env}.env_config"
+                known = did_you_mean(split, schema.splits)
+                raise InputError(f"{place}.split: {schema.name} has no tasks in {split!r}. {known}")
 
     def check_model(self) -> None:
         """Check what only the model knows, without its weights.
@@ -158,16 +203,8 @@ class Sections:
             )
         self.renderer.build(load_tokenizer(self.model), load_stop_ids(self.model))
 
-    def check_against(self, schema: EnvSchema) -> None:
-        """Check what only the environment knows.
-
-        Raises:
-            InputError: no such split, or it is empty.
-        """
-        split = self.env_config.split
-        if schema.splits.get(split, 0) < 1:
-            known = did_you_mean(split, schema.splits)
-            raise InputError(f"config.env_config.split: {schema.name} has no tasks in {split!r}. {known}")
+    def _share(self, env: str) -> EnvironmentShare:
+        return self.environments.get(env, EnvironmentShare())
 
 
 def read_sections(given: Mapping[str, Any], config: Any) -> Sections:
@@ -221,6 +258,8 @@ def section_faults(name: str, value: Any) -> list[str]:
 
 
 def _read(name: str, value: Any, config: Any) -> Any:
+    if name == "environments":
+        return read_shares(value, "config.environments")
     if name in _FAMILIES:
         return _FAMILIES[name].parse(value, f"config.{name}")
     if name == "filters":
@@ -267,9 +306,18 @@ def _contradictions(parts: Mapping[str, Any], config: Any) -> list[str]:
             f"config.rollout.max_context_tokens: {rollout.max_context_tokens} is more than the {cached} tokens of "
             "config.engine.max_cached_tokens, which must hold at least one episode"
         )
-    watched = getattr(parts["curriculum"], "watch", "training")
-    if watched == "evaluation" and not config.in_evaluation and not config.evaluation_interval:
+    shares = parts["environments"]
+    faults += share_faults(shares, config.env)
+    own = [share.curriculum for share in shares.values() if isinstance(share.curriculum, Mapping)]
+    watches = [getattr(parts["curriculum"], "watch", None), *(c.get("watch") for c in own)]
+    if "evaluation" in watches and not config.in_evaluation and not config.evaluation_interval:
         faults.append("config.curriculum.watch: 'evaluation' needs evaluations: set config.evaluation_interval")
+    writer = getattr(parts["context"], "model", None)
+    if writer is not None:
+        try:
+            parse_settings(ModelSettings, writer, "config.context.model")
+        except InputError as error:
+            faults.append(str(error))
     for key in ("evaluation_duration", "evaluation_samples_per_task"):
         wanted = getattr(config, key)
         if not isinstance(wanted, int) or wanted < 1:
@@ -287,11 +335,14 @@ def _contradictions(parts: Mapping[str, Any], config: Any) -> list[str]:
         faults.append(f"config.offline: {config.algo_class.__name__} samples all that it trains on")
     if not isinstance(config.env, str):
         faults.append(f"config.env: expected an environment's name, got {config.env!r}")
-    elif parts["env_config"].backend != "url":
-        try:
-            env_class(config.env)
-        except InputError as error:
-            faults.append(str(error))
+        return faults
+    settings = {env: share.env_config or EnvSettings() for env, share in shares.items()}
+    for env, where in (settings | {config.env: parts["env_config"]}).items():
+        if where.backend != "url":
+            try:
+                env_class(env)
+            except InputError as error:
+                faults.append(str(error))
     return faults
 
 

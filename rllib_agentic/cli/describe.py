@@ -7,9 +7,8 @@ from typing import Any
 from rllib_agentic.algorithms.checkpoints import find_checkpoint
 from rllib_agentic.cli.experiment import Experiment
 from rllib_agentic.cli.memory import estimate_memory
-from rllib_agentic.components import parse_settings
+from rllib_agentic.cli.search_space import searched
 from rllib_agentic.envs.client import check_env_config
-from rllib_agentic.envs.settings import EnvSettings
 from rllib_agentic.tracking.params import plain
 
 
@@ -19,11 +18,10 @@ def check_model(experiment: Experiment) -> None:
     Raises:
         InputError: one is not, or the model does not go with the limits and the chat format that are set.
     """
-    if experiment.settings.restore is not None:
+    if experiment.settings.restore is not None and experiment.follows is None:
         find_checkpoint(experiment.settings.restore)
-    if experiment.config is not None:
-        for config in (experiment.config, experiment.config.get_evaluation_config_object()):
-            config.sections().check_model()
+    for config in (experiment.config, experiment.config.get_evaluation_config_object()):
+        config.sections().check_model()
 
 
 def check_environment(experiment: Experiment) -> None:
@@ -33,15 +31,16 @@ def check_environment(experiment: Experiment) -> None:
         InputError: it cannot be made, nothing answers at its URL, or there is no such split.
     """
     config = experiment.config
-    if config is None:  # search spaces: the trials check their own; what is fixed in all of them is checked here
-        env_config = experiment.settings.config.get("env_config", {})
-        check_env_config(experiment.settings.env or "", parse_settings(EnvSettings, env_config, "config.env_config"))
-        return
     sections = config.sections()
-    check_env_config(config.env, sections.env_config)
+    for env, settings in sections.env_settings(config.env).items():
+        check_env_config(env, settings)
     evaluation = config.get_evaluation_config_object().sections()
     if evaluation.env_config.split != sections.env_config.split:
         check_env_config(config.env, evaluation.env_config)
+
+
+def _text(domain: Any) -> Any:
+    return domain if isinstance(domain, dict) else f"{type(domain).__name__} {domain.domain_str}"
 
 
 def describe(experiment: Experiment) -> dict[str, Any]:
@@ -61,8 +60,9 @@ def describe(experiment: Experiment) -> dict[str, Any]:
         "storage_path": settings.storage_path,
         "num_samples": settings.num_samples,
     }
-    if experiment.config is None:
-        return plain(entry | {"search_space": settings.config})
+    if experiment.is_sweep:
+        entry["trials"] = experiment.num_trials
+        entry["search_space"] = {".".join(map(str, path)): _text(domain) for path, domain in searched(experiment.space)}
     config = experiment.config
     sections = config.sections()
     serve = sections.env_config.backend == "serve" and sections.env_config.app is None

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import Field
 
 from rllib_agentic.algorithms.config import AgenticConfig
-from rllib_agentic.algorithms.keys import has_search_space, merge_section
+from rllib_agentic.algorithms.keys import merge_section
 from rllib_agentic.algorithms.presets import PRESETS, algorithm_class
 from rllib_agentic.algorithms.sections import SECTIONS
+from rllib_agentic.cli.schedulers import make_scheduler
+from rllib_agentic.cli.search_space import count_trials, examples, read_space
 from rllib_agentic.components import Settings, parse_settings
 from rllib_agentic.errors import InputError, did_you_mean
 
@@ -48,13 +50,19 @@ class ExperimentSettings(Settings):
         env: the environment.
         stop: metric to value; the run ends as soon as one is reached.
         pass_criteria: metric to value; the command exits with 1 where one is not reached in the end.
-        num_samples: how often to draw from the search spaces.
+        num_samples: how often to draw from the search spaces; a grid is gone through each time.
+        metric: what the scheduler goes by, and what the best trial of a sweep is best in; ``evaluation/success_rate``
+            where the run evaluates, else ``env_runners/success_rate``.
+        mode: whether the metric is to be large (``max``) or small (``min``).
+        max_concurrent_trials: at most so many at once; None for as many as there is room for.
         checkpoint_config: when to save.
         storage_path: where experiments go; a folder named like the experiment is made in it.
         max_failures: how often a trial that failed is started again from its last checkpoint.
-        restore: a checkpoint that the trial begins from, with everything in it; its iterations count on.
+        restore: a checkpoint that the trial begins from, with everything in it; its iterations count on. Or the name of
+            an experiment further up in the same file, from whose end this one goes on.
         scheduler: a Tune scheduler's name, or ``{type: NAME, ...}`` with its arguments.
-        config: the algorithm's configuration.
+        config: the algorithm's configuration. Search spaces in it, at any depth, are written ``{grid_search: [...]}``
+            or as a call such as ``tune.loguniform(1.0e-5, 1.0e-3)``.
     """
 
     run: str
@@ -62,6 +70,9 @@ class ExperimentSettings(Settings):
     stop: dict[str, float | int | bool] = Field(default_factory=dict)
     pass_criteria: dict[str, float] = Field(default_factory=dict)
     num_samples: int = Field(default=1, ge=1)
+    metric: str | None = None
+    mode: Literal["max", "min"] = "max"
+    max_concurrent_trials: int | None = Field(default=None, ge=1)
     checkpoint_config: CheckpointSettings = CheckpointSettings()
     storage_path: str = "runs"
     max_failures: int = Field(default=0, ge=-1)
@@ -78,20 +89,38 @@ class Experiment:
         name: of the experiment and of its folder.
         settings: as written.
         algorithm: the preset's class.
-        config: the resolved config of a run without search spaces; with them, None.
+        space: the configuration as written, with Tune's domains where it has search spaces.
+        config: the config of the run; of a sweep, that of one of its trials.
+        follows: the experiment of the same file from whose end this one goes on.
     """
 
     name: str
     settings: ExperimentSettings
     algorithm: Any
-    config: AgenticConfig | None
+    space: dict[str, Any]
+    config: AgenticConfig
+    follows: Experiment | None = None
+
+    @property
+    def is_sweep(self) -> bool:
+        """Whether it has more than one trial."""
+        return self.num_trials > 1
+
+    @property
+    def num_trials(self) -> int:
+        """How many trials it has."""
+        return count_trials(self.space, self.settings.num_samples)
+
+    @property
+    def metric(self) -> str:
+        """What trials are compared by."""
+        held_out = self.config.evaluation_interval or self.config.evaluation_at_start
+        return self.settings.metric or f"{'evaluation' if held_out else 'env_runners'}/success_rate"
 
     @property
     def param_space(self) -> dict[str, Any]:
-        """What Tune gets: the configuration as written, with the environment's name."""
-        space = copy.deepcopy(self.settings.config)
-        space["env"] = self.settings.env
-        return space
+        """What Tune gets: the configuration with its search spaces, and the environment's name."""
+        return copy.deepcopy(self.space) | {"env": self.settings.env}
 
     def resolve(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The full configuration of a trial that was given ``given``."""
@@ -117,10 +146,13 @@ def read_experiments(
         ]
         faults += _config_faults(AgenticConfig(), entries)
         raise InputError("\n".join(faults))
-    experiments, faults = [], []
+    experiments: list[Experiment] = []
+    faults = []
     for name, entry in entries.items():
         try:
-            experiments.append(_read(str(name), entry, overrides or {}))
+            read = _read(str(name), entry, overrides or {})
+            earlier = {experiment.name: experiment for experiment in experiments}
+            experiments.append(replace(read, follows=earlier.get(read.settings.restore or "")))
         except InputError as error:
             faults += [f"{where}: {name}: {line}" for line in str(error).splitlines()]
     if faults:
@@ -146,14 +178,19 @@ def _read(name: str, entry: Any, overrides: Mapping[str, Any]) -> Experiment:
     if settings.run not in PRESETS:
         raise InputError(f"run: unknown algorithm {settings.run!r}. {did_you_mean(settings.run, PRESETS)}")
     algorithm = algorithm_class(settings.run)
-    config_object = algorithm.get_default_config()
-    faults = _config_faults(config_object, {**settings.config, "env": settings.env})
-    if faults:
+    space = read_space(settings.config)
+    config, faults = None, []
+    for example in examples(space):
+        checked = algorithm.get_default_config()
+        faults += [fault for fault in _config_faults(checked, {**example, "env": settings.env}) if fault not in faults]
+        if not faults:
+            checked.validate()
+        config = config or checked
+    if faults or config is None:
         raise InputError("\n".join(faults))
-    if has_search_space(settings.config):
-        return Experiment(name, settings, algorithm, None)
-    config_object.validate()
-    return Experiment(name, settings, algorithm, config_object)
+    experiment = Experiment(name, settings, algorithm, space, config)
+    make_scheduler(settings.scheduler, metric=experiment.metric, mode=settings.mode)
+    return experiment
 
 
 def _config_faults(config: AgenticConfig, given: Mapping[str, Any]) -> list[str]:

@@ -21,24 +21,36 @@ class InterruptStopper(Stopper):
     Attributes:
         criteria: metric (``a/b/c``) to the value at which a trial has done enough.
         interrupted: whether an interrupt came.
+        reasons: why trials were stopped: trial id to ``criteria`` or ``interrupt``.
+        running: ids of the trials that train now; :class:`~rllib_agentic.cli.schedulers.EndNotes` keeps it.
     """
 
     def __init__(self, criteria: Mapping[str, float] | None = None) -> None:
         self.criteria: Mapping[str, float] = criteria or {}
         self.interrupted = False
+        self.reasons: dict[str, str] = {}
+        self.running: set[str] = set()
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Whether this trial is to stop now."""
-        reached = flat_metrics(result)
-        return self.interrupted or any(reached.get(key, -math.inf) >= value for key, value in self.criteria.items())
+        if self.reached(result):
+            self.reasons[trial_id] = "criteria"
+        elif self.interrupted:
+            self.reasons[trial_id] = "interrupt"
+        return trial_id in self.reasons
+
+    def reached(self, result: Mapping[str, Any]) -> bool:
+        """Whether a result meets one of the criteria."""
+        found = flat_metrics(result)
+        return any(found.get(key, -math.inf) >= value for key, value in self.criteria.items())
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         """Tune stores its stopper with the experiment; what comes back on resume is the one of this run."""
         return _of_this_run, ()
 
     def stop_all(self) -> bool:
-        """Leave it to the trials' next results, so that each can save."""
-        return False
+        """After an interrupt, once every trial that trained has saved: trials that wait are not begun."""
+        return self.interrupted and not self.running
 
 
 @contextmanager

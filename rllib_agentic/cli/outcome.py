@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,7 @@ class TrialOutcome:
         folder: the trial's folder.
         pass_criteria: by metric.
         error: what ended it, where it failed or was stopped.
+        params: what the search filled in: pairs of a place in the configuration and the value there.
     """
 
     name: str
@@ -46,6 +47,7 @@ class TrialOutcome:
     folder: str
     pass_criteria: Mapping[str, Criterion] = field(default_factory=dict)
     error: str | None = None
+    params: Sequence[Sequence[Any]] = ()
 
     @property
     def passed(self) -> bool:
@@ -66,6 +68,8 @@ class TrialOutcome:
                 key: {"wanted": c.wanted, "got": c.got, "met": c.met} for key, c in self.pass_criteria.items()
             },
         }
+        if self.params:
+            entry["params"] = [list(pair) for pair in self.params]
         return entry if self.error is None else {**entry, "error": self.error}
 
 

@@ -29,16 +29,19 @@ def report(experiment: Experiment, outcomes: Sequence[TrialOutcome], options: Tr
     """Print a table a trial, on standard error where standard output is for a machine."""
     stream = sys.stderr if options.as_json else sys.stdout
     console = Console(file=stream, width=None if stream.isatty() else _WIDTH, soft_wrap=True, highlight=False)
+    if experiment.is_sweep and outcomes:
+        _report_sweep(console, experiment, outcomes)
     for outcome in outcomes:
         folder = Path(outcome.folder)
-        history = read_history(folder)
+        history = [] if experiment.is_sweep else read_history(folder)
         if history:
             plot = plot_learning_curve(history, folder / PLOT_FILE, title=outcome.name)
             console.print(summarize(outcome.name, history, _places(outcome, folder, plot)).table())
         for key, criterion in outcome.pass_criteria.items():
             verdict = "[green]met[/]" if criterion.met else "[red]not met[/]"
             got = "not reported" if criterion.got is None else f"{criterion.got:.4g}"
-            console.print(f"{key}: wanted {criterion.wanted:g}, got {got}: {verdict}")
+            trial = f"{outcome.name}: " if experiment.is_sweep else ""
+            console.print(f"{trial}{key}: wanted {criterion.wanted:g}, got {got}: {verdict}")
         if outcome.status == "failed":
             console.print(f"[red]{outcome.name} failed:[/]")
             console.print(outcome.error, markup=False)
@@ -46,6 +49,18 @@ def report(experiment: Experiment, outcomes: Sequence[TrialOutcome], options: Tr
             console.print(f"[red]{outcome.name} was stopped by an alarm:[/] {outcome.error}", markup=True)
         if outcome.status == "interrupted":
             console.print(f"{outcome.name}: interrupted after iteration {outcome.iterations}; the same command goes on")
+
+
+def _report_sweep(console: Console, experiment: Experiment, outcomes: Sequence[TrialOutcome]) -> None:
+    from rllib_agentic.cli.run_experiment import experiment_folder
+    from rllib_agentic.cli.sweep_report import FOLDER, write_sweep
+
+    sweep, places = write_sweep(experiment, outcomes, experiment_folder(experiment) / FOLDER)
+    console.print(sweep.table())
+    if (over_seeds := sweep.settings_table()) is not None:
+        console.print(over_seeds)
+    for what, where in places.items():
+        console.print(f"{what}: {where}", markup=False)
 
 
 def report_completed(experiment: Experiment, options: TrainOptions) -> list[TrialOutcome]:

@@ -18,6 +18,9 @@ from rllib_agentic.algorithms.checkpoints import find_checkpoint
 from rllib_agentic.cli.experiment import Experiment
 from rllib_agentic.cli.interrupt import InterruptStopper, stops_on_interrupt
 from rllib_agentic.cli.outcome import TrialOutcome, flat_metrics, judge
+from rllib_agentic.cli.schedulers import EndNotes, goes_on, leave_ended, make_scheduler
+from rllib_agentic.cli.search_space import Path as SpacePath
+from rllib_agentic.cli.search_space import at, searched
 from rllib_agentic.errors import InputError
 from rllib_agentic.tracking.params import flat_params, plain
 
@@ -49,6 +52,9 @@ def run(
     stopper.criteria = settings.stop
     os.environ |= {"TUNE_DISABLE_SIGINT_HANDLER": "1", "RAY_AIR_NEW_OUTPUT": "0"}
     resume = ResumeConfig.ResumeType.RESUME
+    scheduler = make_scheduler(settings.scheduler, metric=experiment.metric, mode=settings.mode)
+    if begun:
+        leave_ended(scheduler, lambda trial: goes_on(trial, stopper))
     redirected = contextlib.redirect_stdout(sys.stderr) if keep_stdout_clean else contextlib.nullcontext()
     with stops_on_interrupt(stopper), redirected:
         analysis = tune.run(
@@ -60,22 +66,41 @@ def run(
             storage_path=str(folder.parent),
             checkpoint_config=tune.CheckpointConfig(**settings.checkpoint_config.model_dump()),
             max_failures=settings.max_failures,
-            scheduler=settings.scheduler,
-            restore=str(find_checkpoint(settings.restore)) if settings.restore and not begun else None,
+            max_concurrent_trials=settings.max_concurrent_trials,
+            scheduler=scheduler,
+            restore=None if begun else _start_of(experiment),
             resume=begun,
             resume_config=ResumeConfig(finished=resume, unfinished=resume, errored=resume) if begun else None,
-            callbacks=list(callbacks),
+            callbacks=[EndNotes(stopper), *callbacks],
             trial_name_creator=partial(_trial_name, experiment.name),
             trial_dirname_creator=partial(_trial_name, experiment.name),
             raise_on_failed_trial=False,
             verbose=0,
         )
-    outcomes = [_outcome(trial, settings.pass_criteria, stopper.interrupted) for trial in analysis.trials]
+    outcomes = outcomes_of(experiment, analysis.trials, stopper)
     if all(outcome.status == "finished" for outcome in outcomes):
         (folder / END_FILE).write_text(
             json.dumps({"stop": settings.stop, "trials": [o.as_json() | {"folder": o.folder} for o in outcomes]})
         )
     return outcomes
+
+
+def _start_of(experiment: Experiment) -> str | None:
+    """The checkpoint that its trial begins from.
+
+    Raises:
+        InputError: there is none, perhaps because the experiment before it failed.
+    """
+    if experiment.settings.restore is None:
+        return None
+    follows = experiment.follows
+    return str(find_checkpoint(experiment.settings.restore if follows is None else experiment_folder(follows)))
+
+
+def outcomes_of(experiment: Experiment, trials: Sequence[Any], stopper: InterruptStopper) -> list[TrialOutcome]:
+    """What has come of Tune's trials so far."""
+    places = [path for path, _ in searched(experiment.space)]
+    return [_outcome(trial, experiment.settings.pass_criteria, stopper, places) for trial in trials]
 
 
 def _trial_name(experiment: str, trial: Any) -> str:
@@ -141,7 +166,9 @@ def _identity(spec: Mapping[str, Any]) -> dict[str, str]:
     return flat_params({key: spec[key] for key in ("run", "env", "config", "num_samples") if key in spec})
 
 
-def _outcome(trial: Any, criteria: Mapping[str, float], interrupted: bool) -> TrialOutcome:
+def _outcome(
+    trial: Any, criteria: Mapping[str, float], stopper: InterruptStopper, places: Sequence[SpacePath]
+) -> TrialOutcome:
     metrics = flat_metrics(trial.last_result or {})
     failed = trial.status != "TERMINATED"
     error = None
@@ -149,6 +176,7 @@ def _outcome(trial: Any, criteria: Mapping[str, float], interrupted: bool) -> Tr
         error_file = trial.error_file
         error = Path(error_file).read_text(errors="replace") if error_file else f"the trial ended as {trial.status}"
     alarm = (trial.last_result or {}).get("stopped_by")
+    interrupted = stopper.interrupted and stopper.reasons.get(trial.trial_id) != "criteria"
     return TrialOutcome(
         name=str(trial),
         status="failed" if failed else "stopped" if alarm else "interrupted" if interrupted else "finished",
@@ -157,5 +185,6 @@ def _outcome(trial: Any, criteria: Mapping[str, float], interrupted: bool) -> Tr
         checkpoint=trial.checkpoint.path if trial.checkpoint else None,
         folder=trial.storage.trial_fs_path,
         pass_criteria=judge(criteria, metrics),
+        params=[[list(path), plain(at(trial.config, path))] for path in places],
         error=error or alarm,
     )

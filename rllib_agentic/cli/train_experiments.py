@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -38,7 +40,8 @@ def train_experiments(experiments: Sequence[Experiment], options: TrainOptions, 
     """Train all of them, each after the other.
 
     Returns:
-        0 where all ended well and met their pass criteria, 1 where one did not, 130 after Ctrl-C.
+        0 where all ended well and met their pass criteria (of a sweep, the best trial), 1 where one did not, 130 after
+        Ctrl-C.
     """
     from rllib_agentic.cli.run_experiment import completed
 
@@ -51,11 +54,27 @@ def train_experiments(experiments: Sequence[Experiment], options: TrainOptions, 
         else:
             outcomes = _train(experiment, options, cluster)
         if options.as_json:
-            print_json({"experiment": experiment.name, "trials": [outcome.as_json() for outcome in outcomes]})
+            entry = {"experiment": experiment.name, "trials": [outcome.as_json() for outcome in outcomes]}
+            print_json(entry | ({"best": _best(experiment, outcomes)} if experiment.is_sweep else {}))
         if any(outcome.status == "interrupted" for outcome in outcomes):
             return EXIT_INTERRUPTED
-        codes.append(0 if all(outcome.passed for outcome in outcomes) else EXIT_FAILED)
+        codes.append(0 if _passed(experiment, outcomes) else EXIT_FAILED)
     return max(codes)
+
+
+def _best(experiment: Experiment, outcomes: Sequence[TrialOutcome]) -> str | None:
+    from rllib_agentic.cli.sweep_report import sweep_of
+
+    best = sweep_of(experiment, outcomes).best
+    return None if best is None else best.name
+
+
+def _passed(experiment: Experiment, outcomes: Sequence[TrialOutcome]) -> bool:
+    """A sweep has passed where no trial failed and the best one met the criteria."""
+    if not experiment.is_sweep:
+        return all(outcome.passed for outcome in outcomes)
+    best = _best(experiment, outcomes)
+    return all(o.status != "failed" for o in outcomes) and all(o.passed for o in outcomes if o.name == best)
 
 
 def dry_run(experiments: Sequence[Experiment], *, as_json: bool) -> int:
@@ -63,7 +82,7 @@ def dry_run(experiments: Sequence[Experiment], *, as_json: bool) -> int:
     for experiment in experiments:
         plan = describe(experiment)
         if as_json:
-            print_json(plan)
+            print_json({"experiment": experiment.name, **plan})
         else:
             print(yaml.safe_dump({experiment.name: plan}, sort_keys=False, allow_unicode=True), end="")
     return 0
@@ -82,13 +101,23 @@ def _prepare(experiment: Experiment, options: TrainOptions) -> None:
 
 def _train(experiment: Experiment, options: TrainOptions, cluster: ClusterOptions) -> list[TrialOutcome]:
     from rllib_agentic.cli.interrupt import InterruptStopper
-    from rllib_agentic.cli.run_experiment import run
+    from rllib_agentic.cli.run_experiment import experiment_folder, outcomes_of, run
+    from rllib_agentic.cli.sweep_report import FOLDER, write_sweep
     from rllib_agentic.tracking.history import HistoryCallback
     from rllib_agentic.tracking.mlflow import AgenticMLflowCallback
     from rllib_agentic.tracking.progress import ProgressCallback
 
     stopper = InterruptStopper()
-    mlflow = AgenticMLflowCallback(resolve=experiment.resolve, interrupted=lambda: stopper.interrupted)
+
+    def of_sweep(trials: Sequence[Any]) -> Path | None:
+        folder = experiment_folder(experiment) / FOLDER
+        if experiment.is_sweep:
+            write_sweep(experiment, outcomes_of(experiment, trials, stopper), folder)
+        return folder if experiment.is_sweep else None
+
+    mlflow = AgenticMLflowCallback(
+        resolve=experiment.resolve, interrupted=lambda: stopper.interrupted, of_sweep=of_sweep
+    )
     progress = ProgressCallback("stderr" if options.as_json else "stdout", stop=experiment.settings.stop)
     with connected(cluster, verbosity=options.verbosity):
         callbacks = [HistoryCallback(), progress, mlflow]

@@ -115,8 +115,6 @@ def _decoder(folder: Path) -> Any:
         file = place / SPEC_FILE
         if file.is_file():
             (experiment,) = read_experiments(read_experiment_file(str(file)), str(file))
-            if experiment.config is None:
-                return None
             tokenizer = load_tokenizer(experiment.config.sections().model)
             return lambda ids: tokenizer.decode(ids, skip_special_tokens=False)
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ class AgenticMLflowCallback(Callback):
         samples: the most sample trajectories of the first and of the last iteration; 0 for none.
         flush_timeout_s: how long the end of the experiment waits for MLflow.
         interrupted: whether the user broke the run off; trials that then stop in good order are KILLED, not FINISHED.
+        of_sweep: given all trials at the end, makes a folder whose files the parent run keeps; None keeps nothing.
 
     Raises:
         InputError: the address names a folder of files, which MLflow no longer takes.
@@ -62,6 +63,7 @@ class AgenticMLflowCallback(Callback):
         samples: int = 4,
         flush_timeout_s: float = 30,
         interrupted: Callable[[], bool] = lambda: False,
+        of_sweep: Callable[[Sequence[Any]], Path | None] | None = None,
     ) -> None:
         uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
         self._uri = checked_uri(uri) if uri else None
@@ -72,6 +74,7 @@ class AgenticMLflowCallback(Callback):
         self._samples = samples
         self._flush_timeout_s = flush_timeout_s
         self._interrupted = interrupted
+        self._of_sweep = of_sweep
         self._several = False
         self._server: MLflowServer | None = None
         self._parent: MLflowRun | None = None
@@ -129,6 +132,9 @@ class AgenticMLflowCallback(Callback):
         for trial in trials:
             self._close(trial, interrupted)
         if self._parent is not None:
+            if self._of_sweep is not None:
+                of_sweep, ended = self._of_sweep, list(trials)
+                self._parent.add_artifact(lambda: of_sweep(ended), "sweep")
             self._parent.end(_worst(self._statuses.values()))
         if self._server is not None:
             self._server.flush(self._flush_timeout_s)

@@ -7,7 +7,7 @@ import json
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +104,15 @@ def fit(
 
 
 def callbacks(out: io.StringIO, *more: tune.Callback, limit_mb: float = 200) -> list[tune.Callback]:
-    to_mlflow = AgenticMLflowCallback(flush_timeout_s=60, checkpoint_limit_mb=limit_mb)
+    to_mlflow = AgenticMLflowCallback(flush_timeout_s=60, checkpoint_limit_mb=limit_mb, of_sweep=sweep_folder)
     return [HistoryCallback(), ProgressCallback(out), to_mlflow, *more]
+
+
+def sweep_folder(trials: Sequence[Any]) -> Path:
+    folder = Path(trials[0].storage.experiment_fs_path) / "sweep"
+    folder.mkdir(exist_ok=True)
+    (folder / "table.txt").write_text(str(len(trials)))
+    return folder
 
 
 def runs(folder: Path) -> list[Any]:
@@ -162,6 +169,7 @@ def test_several_trials_have_a_parent_and_failure_is_told(storage: Path) -> None
     assert {run.data.tags["mlflow.parentRunId"] for run in children.values()} == {parent.info.run_id}
     assert "checkpoint" in children["1"].data.tags and "checkpoint" not in paths(storage, children["1"])  # too large
     assert parent.info.status == "FAILED" and parent.info.run_name == "exp"
+    assert "sweep" in paths(storage, parent) and "sweep" not in paths(storage, children["1"])
     assert "failed; the traceback is in" in out.getvalue()
 
 

@@ -121,7 +121,11 @@ def test_numbers_names_and_overrides_are_read_as_meant(tmp_path: Path) -> None:
 def test_search_spaces_wait_for_tune(tmp_path: Path) -> None:
     text = GOOD.replace("lr: 1e-4", "lr: {grid_search: [1.0e-4, 1.0e-3]}")
     (experiment,) = read_experiments(read_experiment_file(written(tmp_path, text)), "x")
-    assert experiment.config is None and experiment.param_space["lr"] == {"grid_search": [1e-4, 1e-3]}
+    assert (
+        experiment.is_sweep
+        and experiment.config.lr == 1e-4
+        and experiment.param_space["lr"] == {"grid_search": [1e-4, 1e-3]}
+    )
 
 
 def test_a_python_file_gives_its_config(tmp_path: Path) -> None:
