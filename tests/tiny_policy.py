@@ -91,8 +91,9 @@ def make_trainer(
     *,
     temperature: float = 1.0,
     critic: object = None,
-    reference: TinyPolicy | None = None,
+    reference: Any = None,
     distributed: bool = False,
+    dropout_seed: int | None = None,
     **settings: object,
 ) -> RowTrainer:
     setup = LearnerSetup(
@@ -100,6 +101,7 @@ def make_trainer(
         loss or PPOClip(),
         temperature,
         critic,  # type: ignore[arg-type]
+        dropout_seed,
     )
     return RowTrainer(
         make_scorer(policy, setup),
@@ -110,7 +112,7 @@ def make_trainer(
     )
 
 
-def make_scorer(policy: TinyPolicy, setup: LearnerSetup) -> Scorer:
+def make_scorer(policy: Any, setup: LearnerSetup) -> Scorer:
     return Scorer(
         policy,
         temperature=setup.temperature,

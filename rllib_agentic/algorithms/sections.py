@@ -28,6 +28,7 @@ from rllib_agentic.rewards import RewardSettings
 from rllib_agentic.rl_module.model_loading import load_config, load_stop_ids, load_tokenizer
 from rllib_agentic.rl_module.model_settings import ModelSettings
 from rllib_agentic.rollout.limits import RolloutSettings
+from rllib_agentic.rollout.seeds import seed_of
 from rllib_agentic.rollout.spoken import Speech
 from rllib_agentic.store.settings import StoreSettings
 
@@ -106,6 +107,8 @@ class Sections:
         settings = self.model.model_dump(exclude_unset=True) | {"value_head": self.needs_critic}
         if self.model.preset == "tiny" and self.model.seed is None:
             settings["seed"] = self.seed
+        if self.model.lora is not None and self.model.lora.seed is None:
+            settings["lora"] = settings["lora"] | {"seed": self.seed}
         return settings
 
     def dump(self) -> dict[str, Any]:
@@ -133,7 +136,9 @@ class Sections:
     def learner_setup(self) -> LearnerSetup:
         """What the learner reads."""
         critic = self.advantages if self.needs_critic else None
-        return LearnerSetup(self.learner, self.loss, self.rollout.temperature, critic)
+        drops = self.model.lora is not None and self.model.lora.dropout > 0
+        seed = seed_of(self.seed, "dropout") if drops else None
+        return LearnerSetup(self.learner, self.loss, self.rollout.temperature, critic, seed)
 
     def make_renderer(self, model: Any, tokenizer: Any) -> Renderer:
         """The model's chat format, with every id that its generation config ends a turn on."""
@@ -322,7 +327,7 @@ def _contradictions(parts: Mapping[str, Any], config: Any) -> list[str]:
         wanted = getattr(config, key)
         if not isinstance(wanted, int) or wanted < 1:
             faults.append(f"config.{key}: expected a whole number of at least 1, got {wanted!r}")
-    faults += _minibatch_faults(parts, config)
+    faults += _minibatch_faults(parts, config) + _lora_faults(parts)
     if learner.recompute_old_logprobs and not parts["loss"].reads_old_logprobs:
         faults.append(f"config.learner.recompute_old_logprobs: has no effect with loss {_name(parts['loss'])!r}")
     if parts["loss"].pairwise != config.algo_class.trains_pairs:
@@ -343,6 +348,21 @@ def _contradictions(parts: Mapping[str, Any], config: Any) -> list[str]:
                 env_class(env)
             except InputError as error:
                 faults.append(str(error))
+    return faults
+
+
+def _lora_faults(parts: Mapping[str, Any]) -> list[str]:
+    lora, loss = parts["model"].lora, parts["loss"]
+    if lora is None:
+        return []
+    faults = []
+    if lora.dropout > 0 and (loss.reads_old_logprobs or loss.needs_reference):
+        faults.append(
+            f"config.model.lora.dropout: set 0; loss {_name(loss)!r} compares logprobs, and they differ under dropout"
+        )
+    if lora.sync == "adapter" and not parts["engine"].in_runner:
+        engine = ENGINES.name_of(parts["engine"])
+        faults.append(f"config.model.lora.sync: set 'merged'; engine {engine!r} takes whole weights only")
     return faults
 
 

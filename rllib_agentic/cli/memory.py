@@ -9,6 +9,7 @@ from typing import Any
 
 from rllib_agentic.algorithms.config import AgenticConfig
 from rllib_agentic.errors import InputError
+from rllib_agentic.rl_module.lora import adapter_parameters
 from rllib_agentic.rl_module.model_loading import load_config
 from rllib_agentic.rl_module.model_settings import ModelSettings
 
@@ -19,13 +20,17 @@ _ACTIVATION_VALUES = 24  # values a token and layer, in units of the hidden size
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """The numbers of a model that memory depends on; ``known`` is false where only its name was there to go by."""
+    """The numbers of a model that memory depends on; ``known`` is false where only its name was there to go by.
+
+    ``adapters`` counts the parameters of LoRA adapters; None where all parameters are trained.
+    """
 
     parameters: int
     layers: int
     hidden: int
     key_value_width: int
     known: bool
+    adapters: int | None = None
 
 
 def model_shape(settings: ModelSettings) -> ModelShape:
@@ -42,7 +47,9 @@ def model_shape(settings: ModelSettings) -> ModelShape:
             raise
         parameters = float(size[1]) * (1e9 if size[2].upper() == "B" else 1e6)
         hidden = round((parameters / 12 / 28) ** 0.5)
-        return ModelShape(int(parameters), 28, hidden, hidden // 4, known=False)
+        # A block has about 20 times the hidden size in widths of linear layers.
+        adapters = None if settings.lora is None else 20 * settings.lora.rank * hidden * 28
+        return ModelShape(int(parameters), 28, hidden, hidden // 4, known=False, adapters=adapters)
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -51,7 +58,10 @@ def model_shape(settings: ModelSettings) -> ModelShape:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     parameters = sum(p.numel() for p in model.parameters())
-    return ModelShape(parameters, config.num_hidden_layers, config.hidden_size, heads * head, known=True)
+    adapters = None if settings.lora is None else adapter_parameters(model, settings.lora)
+    return ModelShape(
+        parameters, config.num_hidden_layers, config.hidden_size, heads * head, known=True, adapters=adapters
+    )
 
 
 def estimate_memory(config: AgenticConfig) -> dict[str, Any]:
@@ -59,7 +69,8 @@ def estimate_memory(config: AgenticConfig) -> dict[str, Any]:
 
     The learner holds float32 weights, gradients and Adam's two moments (16 bytes a parameter, and 4 more for a
     reference policy), and the activations of one micro-batch; who samples holds weights and cache. What processes need
-    without a model is not in here. ``benchmarks/memory.py`` compares with measured peaks.
+    without a model is not in here. With adapters the 16 bytes are theirs alone, the base keeps its own width, and a
+    reference policy costs nothing. ``benchmarks/memory.py`` compares with measured peaks.
     """
     sections = config.sections()
     shape = model_shape(sections.model)
@@ -70,10 +81,14 @@ def estimate_memory(config: AgenticConfig) -> dict[str, Any]:
     per_layer = 2 if sections.model.gradient_checkpointing else _ACTIVATION_VALUES
     compute = 2 if learner.dtype == "bfloat16" or (learner.dtype == "auto" and width == 2) else 4
     activations = tokens * shape.hidden * shape.layers * per_layer * compute + learner.max_logits * 4 * 2
+    if shape.adapters is None:
+        held = shape.parameters * (_MASTER_BYTES + reference)
+    else:
+        held = shape.parameters * width + shape.adapters * _MASTER_BYTES
     gb = 1e-9
     found = {
         "parameters_million": round(shape.parameters / 1e6, 2),
-        "learner_gb": round((shape.parameters * (_MASTER_BYTES + reference) + activations) * gb, 2),
+        "learner_gb": round((held + activations) * gb, 2),
     }
     if sections.engine.in_runner:
         cached = _live_episodes(config, max(config.num_env_runners, 1)) * sections.rollout.max_context_tokens

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map_only
 from rllib_agentic.diagnostics import CrossSample
 from rllib_agentic.learner.gradients import broadcast_from_first
 from rllib_agentic.learner.micro_batches import Floats
-from rllib_agentic.learner.reference import frozen_copy
+from rllib_agentic.learner.reference import reference_of
 from rllib_agentic.learner.report import LearnerReport
 from rllib_agentic.learner.row_trainer import RowTrainer, make_optimizer
 from rllib_agentic.learner.scoring import Scorer, find_head
@@ -52,7 +52,7 @@ class AgenticLearner(TorchLearner):
         (optimizer,) = self._named_optimizers.values()
         self._trainer = RowTrainer(
             self._scorer(module, critic=self._setup.critic is not None),
-            self._scorer(frozen_copy(module), critic=False) if self._setup.needs_reference else None,
+            self._scorer(reference_of(module), critic=False) if self._setup.needs_reference else None,
             optimizer,
             self._setup,
             distributed=self.distributed,
@@ -150,9 +150,9 @@ class AgenticLearner(TorchLearner):
         loaded = next(module.model.parameters()).dtype
         wanted = {"auto": loaded, "float32": torch.float32, "bfloat16": torch.bfloat16}[self._setup.settings.dtype]
         self._autocast_dtype = wanted if wanted in _HALF else None
-        if loaded in _HALF:
+        if loaded in _HALF and module.settings.lora is None:  # a frozen base may stay as it is: adapters are float32
             module.float()
-        _switch_off_dropout(module)
+        _switch_off_dropout(module, adapters=self._setup.dropout_seed is None)
         module.train(module.settings.gradient_checkpointing)
         return multi
 
@@ -170,10 +170,10 @@ class AgenticLearner(TorchLearner):
         )
 
 
-def _switch_off_dropout(module: nn.Module) -> None:
+def _switch_off_dropout(module: nn.Module, *, adapters: bool) -> None:
     """A ratio of logprobs means nothing under dropout, and checkpointed activations need the training mode."""
-    for part in module.modules():
-        if isinstance(part, nn.Dropout):
+    for path, part in module.named_modules():
+        if isinstance(part, nn.Dropout) and (adapters or "lora_dropout" not in path):
             part.p = 0.0
         for name in ("attention_dropout", "dropout_p"):
             if isinstance(getattr(part, name, None), float):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -131,16 +133,35 @@ class RowTrainer:
         )
         compare_with_engine = first and self._setup.loss.reads_old_logprobs and not tally.mismatch
         train_policy = self._setup.critic is None or self.optimizer_steps >= settings.value.warmup_steps
-        for batch in micro_batches:
-            scores = self._policy(batch, "gradient" if settings.entropy_coefficient else "value")
-            loss = self._objective(batch, scores, tally, train_policy=train_policy)
-            if loss.requires_grad:  # not where every token was forced
-                loss.backward()
-            if compare_with_engine:
-                difference = scores.logprobs.detach() - batch.columns["engine_logprobs"]
-                tally.mismatch.append(difference[batch.action_mask])
+        with self._dropout():
+            for batch in micro_batches:
+                scores = self._policy(batch, "gradient" if settings.entropy_coefficient else "value")
+                loss = self._objective(batch, scores, tally, train_policy=train_policy)
+                if loss.requires_grad:  # not where every token was forced
+                    loss.backward()
+                if compare_with_engine:
+                    difference = scores.logprobs.detach() - batch.columns["engine_logprobs"]
+                    tally.mismatch.append(difference[batch.action_mask])
         tally.add("micro_batches", float(len(micro_batches)))
         tally.add("row_tokens", float(sum(trained_length(rows[i]) for i in numbers)))
+
+    @contextlib.contextmanager
+    def _dropout(self) -> Iterator[None]:
+        """Dropout before the adapters while this lasts, where it is asked for; a resumed run draws the same."""
+        seed, module = self._setup.dropout_seed, self._policy.module
+        if seed is None or not isinstance(module, nn.Module):
+            yield
+            return
+        rank = dist.get_rank() if self._distributed else 0
+        (drawn,) = np.random.SeedSequence([seed, self.optimizer_steps, rank]).generate_state(1)
+        trains, device = module.training, self._policy.device
+        with torch.random.fork_rng([device.index or 0] if device.type == "cuda" else []):
+            torch.manual_seed(int(drawn))
+            module.train()
+            try:
+                yield
+            finally:
+                module.train(trains)
 
     def _step(self, rows: Sequence[Row], minibatch: Minibatch, columns: Columns, tally: Tally, *, first: bool) -> float:
         """Take one step, or none where the gradient is not finite; return its norm before clipping."""

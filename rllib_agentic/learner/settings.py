@@ -134,12 +134,14 @@ class LearnerSetup:
         loss: the section ``loss``.
         temperature: of sampling; scoring divides the logits by the same.
         critic: the estimator of section ``advantages`` where it needs a critic, else None.
+        dropout_seed: of the dropout before the adapters; None where there is none.
     """
 
     settings: LearnerSettings
     loss: PolicyLoss
     temperature: float = 1.0
     critic: CriticEstimator | None = None
+    dropout_seed: int | None = None
 
     @property
     def needs_reference(self) -> bool:

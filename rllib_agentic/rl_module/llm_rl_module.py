@@ -14,10 +14,11 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 
 from rllib_agentic.components import parse_settings
 from rllib_agentic.errors import InputError
+from rllib_agentic.rl_module.lora import add_lora, is_adapter, merged_weights
 from rllib_agentic.rl_module.model_loading import load_model, load_tokenizer
 from rllib_agentic.rl_module.model_settings import ModelSettings
 from rllib_agentic.rl_module.value_head import ValueHead
-from rllib_agentic.rl_module.weights import read_weights, write_weights
+from rllib_agentic.rl_module.weights import named_weights, read_weights, write_weights
 
 # What RLlib's own configs add to every module's model_config, unasked.
 _ADDED_BY_RLLIB = frozenset({"vf_share_layers"})
@@ -67,6 +68,10 @@ class LLMTorchRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
         self.tokenizer = load_tokenizer(self.settings)
         self.model = load_model(self.settings)
         self._check_head()
+        lora = self.settings.lora
+        self._adapted = lora is not None and not (self.inference_only and lora.sync == "merged")
+        if lora is not None and self._adapted:
+            add_lora(self.model, lora)
         if self.settings.value_head:
             self.value_head = ValueHead(self.model.get_output_embeddings().weight.shape[1])
 
@@ -135,14 +140,20 @@ class LLMTorchRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
     ) -> dict[str, np.ndarray]:
         """A snapshot of the weights; see :func:`~rllib_agentic.rl_module.weights.read_weights`.
 
+        Of a model with adapters only what is trained, adapters and critic: the base comes from ``settings``, here and
+        wherever this is loaded. With ``lora.sync: merged``, runners get whole weights.
+
         Args:
             components: unused; the weights are one component.
             not_components: unused.
             inference_only: leave the critic out.
             kwargs: unused.
         """
-        weights = read_weights(self)
-        return {name: array for name, array in weights.items() if not (inference_only and _is_critic(name))}
+        if inference_only and self._adapted and self.settings.lora and self.settings.lora.sync == "merged":
+            weights = merged_weights(self)
+        else:
+            weights = self._own_weights()
+        return read_weights({n: w for n, w in weights.items() if not (inference_only and _is_critic(n))})
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Load a snapshot in place. An inference-only module passes over the critic.
@@ -151,7 +162,12 @@ class LLMTorchRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
             ValueError: any other name is missing or unknown, or a shape differs; then nothing is loaded.
         """
         ignored = [name for name in state if self.inference_only and _is_critic(name)]
-        write_weights(self, state, ignore=ignored)
+        write_weights(self._own_weights(), state, ignore=ignored)
+
+    def _own_weights(self) -> dict[str, torch.Tensor]:
+        """What makes this module differ from the one that its settings give."""
+        weights = named_weights(self)
+        return {n: w for n, w in weights.items() if not self._adapted or is_adapter(n) or _is_critic(n)}
 
     def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, torch.Tensor]:
         return {Columns.ACTION_DIST_INPUTS: self._next_token_logits(batch, self._last_hidden(batch[Columns.OBS]))}

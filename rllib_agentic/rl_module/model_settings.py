@@ -11,6 +11,29 @@ from rllib_agentic.components import Settings
 _ONLY_TINY = ("seed", "hidden_size", "num_layers", "num_heads", "max_positions", "initializer_range")
 
 
+class LoraSettings(Settings):
+    """Train low-rank adapters in place of the model's own weights (LoRA, arXiv:2106.09685), through peft.
+
+    Attributes:
+        rank: r, the inner width of an adapter.
+        alpha: an adapter's output counts ``alpha / rank``.
+        dropout: before the adapters, in training. Only for losses that imitate (``sft``, ``weighted_sft``): a ratio of
+            logprobs, or a preference against a reference, means nothing under dropout.
+        target_modules: names, or ends of names, of the layers that get adapters; ``all-linear`` for every linear layer
+            but the output layer.
+        sync: what travels to the runners: ``adapter`` (small; runners keep the base and compute with both) or
+            ``merged`` (whole weights, for engines that know no adapters).
+        seed: of the adapters' random half; None takes the run's seed.
+    """
+
+    rank: int = Field(default=16, ge=1)
+    alpha: float = Field(default=32.0, gt=0)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    target_modules: Literal["all-linear"] | tuple[str, ...] = "all-linear"
+    sync: Literal["adapter", "merged"] = "adapter"
+    seed: int | None = Field(default=None, ge=0)
+
+
 class ModelSettings(Settings):
     """A preset or a path, and how to load it.
 
@@ -25,6 +48,7 @@ class ModelSettings(Settings):
         gradient_checkpointing: compute activations again in the backward pass: about half of the memory for a third
             more time.
         trust_remote_code: run Python code that comes with the model. It runs outside every sandbox.
+        lora: train adapters in place of the weights; None trains all weights.
         value_head: give the learner's module a critic on the last hidden state. Runners never hold it.
         hidden_size: width of ``tiny``.
         num_layers: decoder layers of ``tiny``.
@@ -41,6 +65,7 @@ class ModelSettings(Settings):
     attn_implementation: str | None = None
     gradient_checkpointing: bool = False
     trust_remote_code: bool = False
+    lora: LoraSettings | None = None
     value_head: bool = True
     hidden_size: int = Field(default=128, ge=2)
     num_layers: int = Field(default=3, ge=1)

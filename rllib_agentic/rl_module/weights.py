@@ -10,27 +10,31 @@ import torch
 from torch import nn
 
 
-def read_weights(module: nn.Module) -> dict[str, np.ndarray]:
-    """A snapshot of all parameters and persistent buffers; later training does not change it.
+def read_weights(weights: nn.Module | Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    """A snapshot of all parameters and persistent buffers (or of the given ones); later training does not change it.
 
     A tensor with several names (a tied ``lm_head``) appears once, under its first name. numpy has no bfloat16: such
     tensors come as their bits, dtype uint16. (Numpy arrays cross Ray's object store several times faster than tensors.)
     """
-    return {name: _to_numpy(tensor) for name, tensor in named_weights(module).items()}
+    named = named_weights(weights) if isinstance(weights, nn.Module) else weights
+    return {name: _to_numpy(tensor) for name, tensor in named.items()}
 
 
-def write_weights(module: nn.Module, weights: Mapping[str, np.ndarray], *, ignore: Collection[str] = ()) -> None:
+def write_weights(
+    module: nn.Module | Mapping[str, torch.Tensor], weights: Mapping[str, np.ndarray], *, ignore: Collection[str] = ()
+) -> None:
     """Copy weights into a module in place; optimizers that hold its parameters go on.
 
     Args:
-        module: the target; its dtypes stay (a bf16 runner takes the weights of an fp32 learner).
+        module: the target, or some of its tensors by name; dtypes stay (a bf16 runner takes the weights of an fp32
+            learner).
         weights: as :func:`read_weights` gives them; uint16 means bfloat16 bits.
         ignore: names in ``weights`` that the target rightly lacks.
 
     Raises:
         ValueError: a name is missing or unknown, or a shape differs. Nothing is written then.
     """
-    targets = named_weights(module)
+    targets = named_weights(module) if isinstance(module, nn.Module) else module
     faults = [
         f"{kind}: {', '.join(sorted(names)[:5])}" + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         for kind, names in (
