@@ -36,8 +36,8 @@ _READ_OF_RLLIB = (
 class AgenticConfig(AlgorithmConfig):
     """Base of every preset's config.
 
-    Sections (see :mod:`rllib_agentic.algorithms.sections`): ``model``, ``env_config``, ``environments``, ``tasks``,
-    ``rollout``, ``context``, ``renderer``, ``engine``, ``curriculum``, ``rewards``, ``filters``, ``refill``,
+    Sections (see :mod:`rllib_agentic.algorithms.sections`): ``model``, ``critic``, ``env_config``, ``environments``,
+    ``tasks``, ``rollout``, ``context``, ``renderer``, ``engine``, ``curriculum``, ``rewards``, ``filters``, ``refill``,
     ``advantages``, ``loss``, ``learner``, ``offline``, ``store``, ``diagnostics``.
     Each is a plain mapping here, so that Tune can search in it at any depth, and is checked and typed by
     :meth:`sections`.
@@ -82,10 +82,10 @@ class AgenticConfig(AlgorithmConfig):
     def training(self, **settings: Any) -> AgenticConfig:
         """RLlib's training settings, and the sections that say what is learned and how.
 
-        Those are ``model``, ``rewards``, ``filters``, ``refill``, ``advantages``, ``loss``, ``learner``,
+        Those are ``model``, ``critic``, ``rewards``, ``filters``, ``refill``, ``advantages``, ``loss``, ``learner``,
         ``curriculum``, ``tasks``, ``environments`` and ``offline``.
         """
-        sections = "model rewards filters refill advantages loss learner curriculum tasks environments offline"
+        sections = "model critic rewards filters refill advantages loss learner curriculum tasks environments offline"
         return self._chain(super().training, settings, sections)
 
     def env_runners(self, **settings: Any) -> AgenticConfig:

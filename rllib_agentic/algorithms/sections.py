@@ -34,6 +34,7 @@ from rllib_agentic.store.settings import StoreSettings
 
 SECTIONS: dict[str, Any] = {
     "model": {"preset": "tiny"},
+    "critic": {},
     "env_config": {},
     "environments": {},
     "tasks": {"type": "uniform"},
@@ -83,6 +84,7 @@ class Sections:
     """All sections of one config, typed. ``seed`` is the run's."""
 
     model: ModelSettings
+    critic: ModelSettings | None
     env_config: EnvSettings
     environments: Mapping[str, EnvironmentShare]
     tasks: Any
@@ -107,6 +109,10 @@ class Sections:
         settings = self.model.model_dump(exclude_unset=True) | {"value_head": self.needs_critic}
         if self.model.preset == "tiny" and self.model.seed is None:
             settings["seed"] = self.seed
+        if self.critic is not None and self.needs_critic:
+            settings["critic"] = self.critic.model_dump(exclude_unset=True)
+            if self.critic.preset == "tiny" and self.critic.seed is None:
+                settings["critic"]["seed"] = seed_of(self.seed, "critic") % 2**31
         if self.model.lora is not None and self.model.lora.seed is None:
             settings["lora"] = settings["lora"] | {"seed": self.seed}
         return settings
@@ -123,7 +129,7 @@ class Sections:
             elif name in _FAMILIES:
                 entries[name] = _typed(_FAMILIES[name], part)
             else:
-                entries[name] = part.model_dump(mode="json")
+                entries[name] = {} if part is None else part.model_dump(mode="json")
         for key in _OF_RLLIB:
             entries["learner"].pop(key)
         return entries
@@ -138,7 +144,13 @@ class Sections:
         critic = self.advantages if self.needs_critic else None
         drops = self.model.lora is not None and self.model.lora.dropout > 0
         seed = seed_of(self.seed, "dropout") if drops else None
-        return LearnerSetup(self.learner, self.loss, self.rollout.temperature, critic, seed)
+        learner = self.learner
+        if critic is not None and self.critic is not None and learner.value.lr is None:
+            value = learner.value.model_copy(
+                update={"lr": learner.lr}
+            )  # a model of its own has a norm of its own to clip
+            learner = learner.model_copy(update={"value": value})
+        return LearnerSetup(learner, self.loss, self.rollout.temperature, critic, seed)
 
     def make_renderer(self, model: Any, tokenizer: Any) -> Renderer:
         """The model's chat format, with every id that its generation config ends a turn on."""
@@ -267,6 +279,8 @@ def _read(name: str, value: Any, config: Any) -> Any:
         return read_shares(value, "config.environments")
     if name in _FAMILIES:
         return _FAMILIES[name].parse(value, f"config.{name}")
+    if name == "critic":  # nothing given: a head on the policy
+        return parse_settings(ModelSettings, value, "config.critic") if value else None
     if name == "filters":
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise InputError(f"config.filters: expected a list of mappings with a 'type' key, got {value!r}")
@@ -327,7 +341,7 @@ def _contradictions(parts: Mapping[str, Any], config: Any) -> list[str]:
         wanted = getattr(config, key)
         if not isinstance(wanted, int) or wanted < 1:
             faults.append(f"config.{key}: expected a whole number of at least 1, got {wanted!r}")
-    faults += _minibatch_faults(parts, config) + _lora_faults(parts)
+    faults += _minibatch_faults(parts, config) + _lora_faults(parts) + _critic_faults(parts)
     if learner.recompute_old_logprobs and not parts["loss"].reads_old_logprobs:
         faults.append(f"config.learner.recompute_old_logprobs: has no effect with loss {_name(parts['loss'])!r}")
     if parts["loss"].pairwise != config.algo_class.trains_pairs:
@@ -348,6 +362,19 @@ def _contradictions(parts: Mapping[str, Any], config: Any) -> list[str]:
                 env_class(env)
             except InputError as error:
                 faults.append(str(error))
+    return faults
+
+
+def _critic_faults(parts: Mapping[str, Any]) -> list[str]:
+    critic, faults = parts["critic"], []
+    if critic is not None and not isinstance(parts["advantages"], CriticEstimator):
+        faults.append(
+            f"config.critic: has no effect with advantages {parts['advantages'].type!r}, which need no critic"
+        )
+    if critic is not None and critic.lora is not None:
+        faults.append("config.critic.lora: a critic is trained whole; leave lora out")
+    if parts["learner"].value.lr is not None and not isinstance(parts["advantages"], CriticEstimator):
+        faults.append(f"config.learner.value.lr: has no effect with advantages {parts['advantages'].type!r}")
     return faults
 
 

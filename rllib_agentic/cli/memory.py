@@ -85,6 +85,8 @@ def estimate_memory(config: AgenticConfig) -> dict[str, Any]:
         held = shape.parameters * (_MASTER_BYTES + reference)
     else:
         held = shape.parameters * width + shape.adapters * _MASTER_BYTES
+    if sections.critic is not None and sections.needs_critic:
+        held += model_shape(sections.critic).parameters * _MASTER_BYTES
     gb = 1e-9
     found = {
         "parameters_million": round(shape.parameters / 1e6, 2),

@@ -167,6 +167,7 @@ class AgenticLearner(TorchLearner):
             dtype=self._autocast_dtype,
             head=find_head(module),
             critic=module.value_head if critic else None,
+            critic_hidden=module.critic_hidden if critic and module.critic_model is not None else None,
         )
 
 

@@ -25,6 +25,9 @@ from rllib_agentic.learner.settings import LearnerSettings, LearnerSetup
 from rllib_agentic.learner.train_batch import Minibatch, TrainBatch
 from rllib_agentic.trajectory.row import Row
 
+CRITIC_PARAMETERS = ("value_head.", "critic_model.")
+"""How the names of the parameters begin that belong to the critic alone."""
+
 
 class RowTrainer:
     """Trains a policy on the optimizer steps of a :class:`~rllib_agentic.learner.train_batch.TrainBatch`.
@@ -51,6 +54,7 @@ class RowTrainer:
         self._reference = reference
         self._optimizer = optimizer
         self._parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self._parts = _clipped_together(optimizer)
         self._setup = setup
         self._objective = Objective(setup.loss, setup.settings)
         self._distributed = distributed
@@ -170,10 +174,12 @@ class RowTrainer:
         gradients = collect_gradients(self._parameters)
         if self._distributed:
             sum_over_learners(gradients)
-        norm = clip_by_global_norm(gradients, self._setup.settings.grad_clip)
+        norms = [clip_by_global_norm(collect_gradients(p), self._setup.settings.grad_clip) for p in self._parts]
+        norm = math.hypot(*norms)
         if math.isfinite(norm):
             for group in self._optimizer.param_groups:
-                group["lr"] = learning_rate(self._setup.settings, self.optimizer_steps)
+                peak = self._setup.settings.value.lr if group.get("critic") else None
+                group["lr"] = learning_rate(self._setup.settings, self.optimizer_steps, peak)
             self._optimizer.step()
             self.optimizer_steps += 1
         self._optimizer.zero_grad(set_to_none=True)
@@ -181,15 +187,28 @@ class RowTrainer:
 
 
 def make_optimizer(module: nn.Module, settings: LearnerSettings) -> torch.optim.AdamW:
-    """AdamW over the module's trainable parameters; weight decay on matrices, not on norms and biases."""
-    trained = [p for p in module.parameters() if p.requires_grad]
-    return torch.optim.AdamW(
-        [
-            {"params": [p for p in trained if p.ndim >= 2], "weight_decay": settings.weight_decay},
-            {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
-        ],
-        lr=learning_rate(settings, 0),
-        betas=settings.betas,
-        eps=settings.eps,
-        fused=True,
-    )
+    """AdamW over the module's trainable parameters; weight decay on matrices, not on norms and biases.
+
+    Where ``settings.value.lr`` is given, the critic's own parameters are groups of their own, marked as ``critic``.
+    """
+    trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    critic = {name for name in trained if settings.value.lr is not None and name.startswith(CRITIC_PARAMETERS)}
+    groups = []
+    for is_critic in (False, True):
+        mine = [p for name, p in trained.items() if (name in critic) == is_critic]
+        if mine:
+            peak = settings.value.lr if is_critic else None
+            shared = {"lr": learning_rate(settings, 0, peak), "critic": is_critic}
+            groups += [
+                {"params": [p for p in mine if p.ndim >= 2], "weight_decay": settings.weight_decay} | shared,
+                {"params": [p for p in mine if p.ndim < 2], "weight_decay": 0.0} | shared,
+            ]
+    return torch.optim.AdamW(groups, lr=learning_rate(settings, 0), betas=settings.betas, eps=settings.eps, fused=True)
+
+
+def _clipped_together(optimizer: torch.optim.Optimizer) -> list[list[nn.Parameter]]:
+    """The parameters whose gradients have one norm: the policy's, and apart from them the critic's own."""
+    parts: dict[bool, list[nn.Parameter]] = {}
+    for group in optimizer.param_groups:
+        parts.setdefault(bool(group.get("critic")), []).extend(group["params"])
+    return list(parts.values())

@@ -49,6 +49,7 @@ class Scorer:
         max_logits: most logits alive at a time.
         dtype: compute under autocast in this dtype; None computes in the parameters' own.
         critic: hidden states to values, or None.
+        critic_hidden: token ids to the hidden states that the critic reads; None where it reads the policy's.
         head: hidden states to logits; see :func:`find_head`.
     """
 
@@ -58,6 +59,7 @@ class Scorer:
     dtype: torch.dtype | None
     head: Callable[[Tensor], Tensor]
     critic: Callable[[Tensor], Tensor] | None = None
+    critic_hidden: Callable[[Tensor], Tensor] | None = None
 
     def __call__(self, batch: MicroBatch, entropy: Literal["none", "value", "gradient"] = "value") -> Scores:
         """One forward pass. The state at position ``t - 1`` scores the token at ``t`` and gives its baseline."""
@@ -73,6 +75,8 @@ class Scorer:
                 entropy=entropy,
                 max_logits=self.max_logits,
             )
+            if self.critic is not None and self.critic_hidden is not None:
+                states = self.critic_hidden(batch.token_ids[:, :-1])[mask[:, 1:]]
         values = None if self.critic is None else _spread(self.critic(states).to(scores.logprobs.dtype), mask)
         entropies = torch.zeros_like(scores.logprobs) if entropy == "none" else scores.entropies
         return Scores(_spread(scores.logprobs, mask), _spread(entropies, mask), values)
@@ -87,7 +91,7 @@ class Scorer:
         if self.critic is None:
             raise InputError("model.value_head: the advantages need a critic, but the model has none")
         with self._precision(ids_BT.device):
-            return self.critic(self.module.hidden(ids_BT))
+            return self.critic((self.critic_hidden or self.module.hidden)(ids_BT))
 
     def _precision(self, device: torch.device) -> contextlib.AbstractContextManager[Any]:
         if self.dtype is None:

@@ -46,11 +46,14 @@ class ValueSettings(Settings):
         coefficient: weight of the value loss beside the policy loss.
         clip: largest change of a value that still lowers the loss; None for no clip.
         warmup_steps: optimizer steps at the start that train the critic alone.
+        lr: peak learning rate of the critic's own parameters (its head, or its whole model), which then also have a
+            gradient norm of their own to clip; None trains and clips them with the policy.
     """
 
     coefficient: float = Field(default=0.5, ge=0)
     clip: float | None = Field(default=0.2, gt=0)
     warmup_steps: int = Field(default=0, ge=0)
+    lr: float | None = Field(default=None, gt=0)
 
 
 class LearnerSettings(Settings):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from rllib_agentic.rl_module.weights import named_weights, read_weights, write_w
 # What RLlib's own configs add to every module's model_config, unasked.
 _ADDED_BY_RLLIB = frozenset({"vf_share_layers"})
 _CRITIC = "value_head"
+_CRITIC_MODEL = "critic_model"
 # Tokens of one forward pass, padding included, where a batch of contexts is scored: bounds the
 # activations in memory, and rows of like length share a pass (twice as fast on CPU as one pass for all).
 _TOKENS_PER_PASS = 1 << 13
@@ -35,11 +36,15 @@ class LLMTorchRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
 
         RLModuleSpec(module_class=LLMTorchRLModule, model_config={"preset": "tiny", "seed": 0})
 
+    and, where the critic is to be a model of its own, those of that one as ``critic``.
+
     Attributes:
         settings: which model this is.
         model: the Hugging Face causal language model.
         tokenizer: its tokenizer.
-        value_head: the critic; absent on inference-only modules and where ``settings.value_head`` is false.
+        value_head: the critic, or its last layer; absent on inference-only modules and where ``settings.value_head`` is
+            false.
+        critic_model: the decoder of a critic that is a model of its own, else None.
 
     In stock RLlib the observation is what :class:`~rllib_agentic.envs.token_env.TokenEnv` gives: a dict of
     ``observations`` (int ``[B, T]``, the context, padded on the right with anything), ``length`` (int ``[B, 1]``, how
@@ -49,6 +54,7 @@ class LLMTorchRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
 
     settings: ModelSettings
     value_head: ValueHead
+    critic_model: torch.nn.Module | None
 
     def setup(self) -> None:
         """Load model, tokenizer and critic.
@@ -64,6 +70,7 @@ class LLMTorchRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
 
     def _load(self) -> None:
         given = {key: value for key, value in (self.model_config or {}).items() if key not in _ADDED_BY_RLLIB}
+        critic = given.pop("critic", None)
         self.settings = parse_settings(ModelSettings, given, "model")
         self.tokenizer = load_tokenizer(self.settings)
         self.model = load_model(self.settings)
@@ -72,8 +79,22 @@ class LLMTorchRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
         self._adapted = lora is not None and not (self.inference_only and lora.sync == "merged")
         if lora is not None and self._adapted:
             add_lora(self.model, lora)
+        self.critic_model = None
         if self.settings.value_head:
-            self.value_head = ValueHead(self.model.get_output_embeddings().weight.shape[1])
+            width = self.model.get_output_embeddings().weight.shape[1]
+            if critic is not None and not self.inference_only:
+                self.critic_model, width = self._load_critic(parse_settings(ModelSettings, critic, "critic"))
+            self.value_head = ValueHead(width)
+
+    def _load_critic(self, settings: ModelSettings) -> tuple[torch.nn.Module, int]:
+        """The decoder of the critic's own model without its output layer, and its width."""
+        if load_tokenizer(settings).get_vocab() != self.tokenizer.get_vocab():
+            raise InputError(
+                f"critic: {settings.name!r} has other tokens than the policy {self.settings.name!r}; it reads the same "
+                "token ids, so it must have the same vocabulary"
+            )
+        model = load_model(settings)
+        return model.base_model, model.get_output_embeddings().weight.shape[1]
 
     def hidden(
         self,
@@ -92,6 +113,12 @@ class LLMTorchRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
         )
         return out.last_hidden_state
 
+    def critic_hidden(self, ids_BT: torch.Tensor) -> torch.Tensor:
+        """Last hidden states as :attr:`value_head` takes them: of the critic's own model, or else of the policy."""
+        if self.critic_model is None:
+            return self.hidden(ids_BT)
+        return self.critic_model(input_ids=ids_BT, use_cache=False).last_hidden_state
+
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits of hidden states, ``[..., D]`` to ``[..., V]``: exactly the model's own, in its dtype."""
         logits = self.model.get_output_embeddings()(hidden)
@@ -109,8 +136,8 @@ class LLMTorchRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
 
         Args:
             batch: with the observations.
-            embeddings: hidden states ``[B, D]`` of a training forward pass. Without them the values are targets (GAE,
-                bootstrap): the contexts are scored without gradient.
+            embeddings: hidden states ``[B, D]`` of a training forward pass; a critic that is a model of its own makes
+                its own. Without them the values are targets (GAE, bootstrap): the contexts are scored without gradient.
 
         Raises:
             InputError: this module has no critic.
@@ -119,7 +146,9 @@ class LLMTorchRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
             raise InputError("model.value_head: this module has no critic, but the algorithm asks for values")
         if embeddings is None:
             with torch.no_grad():
-                embeddings = self._last_hidden(batch[Columns.OBS])
+                embeddings = self._last_hidden(batch[Columns.OBS], self.critic_hidden)
+        elif self.critic_model is not None:
+            embeddings = self._last_hidden(batch[Columns.OBS], self.critic_hidden)
         return self.value_head(embeddings)
 
     def get_inference_action_dist_cls(self) -> type[TorchCategorical]:
@@ -128,7 +157,7 @@ class LLMTorchRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
 
     def get_non_inference_attributes(self) -> list[str]:
         """The critic: runners neither hold nor receive it."""
-        return [_CRITIC]
+        return [_CRITIC, _CRITIC_MODEL]
 
     def get_state(
         self,
@@ -185,13 +214,15 @@ class LLMTorchRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
         logits_BV = self.logits(hidden_BD).float()[:, : legal_BV.shape[1]]
         return torch.where(legal_BV, logits_BV, torch.finfo(torch.float32).min)
 
-    def _last_hidden(self, observation: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    def _last_hidden(
+        self, observation: Mapping[str, torch.Tensor], score: Callable[[torch.Tensor], torch.Tensor] | None = None
+    ) -> torch.Tensor:
         ids_BT, lengths_B = observation["observations"].long(), observation["length"].long().flatten()
         order_B = torch.argsort(lengths_B)
         passes = []
         for rows in order_B.split(max(1, _TOKENS_PER_PASS // ids_BT.shape[1])):
             lengths = lengths_B[rows]
-            hidden = self.hidden(ids_BT[rows, : int(lengths.max())])
+            hidden = (score or self.hidden)(ids_BT[rows, : int(lengths.max())])
             passes.append(hidden[torch.arange(len(rows), device=hidden.device), lengths - 1])
         return torch.cat(passes)[torch.argsort(order_B)]
 
@@ -210,4 +241,4 @@ class LLMTorchRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
 
 
 def _is_critic(name: str) -> bool:
-    return name.startswith(f"{_CRITIC}.")
+    return name.startswith((f"{_CRITIC}.", f"{_CRITIC_MODEL}."))

@@ -82,9 +82,13 @@ def test_warm_up_trains_the_critic_alone() -> None:
     assert first["value_loss"] > 0
 
 
-@pytest.mark.parametrize("name", ["PPO_LLM", "BiLevelGAE"])
-def test_a_resumed_run_equals_one_that_was_never_stopped(name: str, tmp_path: Path) -> None:
-    changes: dict[str, Any] = {"learner": {"kl": {"coefficient": 0.01}}}
+@pytest.mark.parametrize(
+    ("name", "critic"),
+    [("PPO_LLM", {}), ("BiLevelGAE", {"preset": "tiny", "hidden_size": 32, "num_layers": 1, "num_heads": 2})],
+    ids=["head", "own model"],
+)
+def test_a_resumed_run_equals_one_that_was_never_stopped(name: str, critic: dict[str, Any], tmp_path: Path) -> None:
+    changes: dict[str, Any] = {"learner": {"kl": {"coefficient": 0.01}}, "critic": critic}
     straight = build(name, **changes)
     try:
         straight.train()
