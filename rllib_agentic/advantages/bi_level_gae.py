@@ -35,6 +35,14 @@ class BiLevelGAEEstimator(Settings):
 
         advantages  0.5  0.4 | 0.4  0.4        returns = advantages + V:  0.7  0.9 | 0.8  1.0
 
+    Example:
+        The same in code.
+
+        >>> actions = ValuedActions(np.array([0.2, 0.5, 0.4, 0.6]), np.array([0.0, 0, 0, 1]), np.array([0, 0, 1, 1]))
+        >>> found = BiLevelGAEEstimator(turn_gamma=0.9, lam=0.5).on_values(actions)
+        >>> found.advantages.round(3).tolist(), found.returns.round(3).tolist()
+        ([0.5, 0.4, 0.4, 0.4], [0.7, 0.9, 0.8, 1.0])
+
     Attributes:
         turn_gamma: discount a turn.
         turn_lam: lambda over turns.

@@ -40,6 +40,21 @@ class GiGPOEstimator(Settings):
 
     Each trajectory counts once in A_E, however many turns it has (public code weighs it by its turns).
 
+    Example:
+        The same in code.
+
+        >>> import numpy as np
+        >>> from rllib_agentic.trajectory import FinishReason, Task, Turn
+        >>> def turn(state, reward):
+        ...     ids = np.ones(1, np.int32)
+        ...     sampled = (ids, ids, ids.astype(np.float32), ids, FinishReason.STOP, 0, "")
+        ...     return Turn(*sampled, reward=reward, state_key=state)
+        >>> def member(number, *turns):
+        ...     return Trajectory(Task("toy", "train", 0), "g", number, (), turns, True, False, number == 0, "over")
+        >>> won, lost = member(0, turn("s", 0), turn("a", 1)), member(1, turn("s", 0), turn("a", 0), turn("b", 0))
+        >>> GiGPOEstimator(gamma=0.5)([won, lost])
+        [[0.75, 1.0], [-0.75, -1.0, -0.5]]
+
     Attributes:
         step_weight: the paper's omega.
         gamma: discount a turn.

@@ -33,6 +33,17 @@ class StepGAEEstimator(Settings):
         advantage  0.364  0.364  0.364   0.4    0.4
         target     0.864    .      .     1.0     .
 
+    Example:
+        The same in code; the values at later tokens of a turn are never read.
+
+        >>> values, rewards = np.array([0.5, 7, 7, 0.6, 7]), np.array([0.0, 0, 0, 0, 1])
+        >>> actions = ValuedActions(values, rewards, np.array([0, 0, 0, 1, 1]))
+        >>> found = StepGAEEstimator(gamma=0.9, lam=0.9).on_values(actions)
+        >>> found.advantages.round(3).tolist()
+        [0.364, 0.364, 0.364, 0.4, 0.4]
+        >>> found.returns[found.target_mask].round(3).tolist()
+        [0.864, 1.0]
+
     Attributes:
         gamma: discount a turn.
         lam: lambda.

@@ -16,6 +16,16 @@ class StarPO_SConfig(AgenticConfig):
     lambda 1), whitened over the tokens of the kept groups.
 
     Example:
+        The spreads, the quarter of eight groups, and the advantages before they are whitened:
+
+        >>> import numpy as np
+        >>> from rllib_agentic.advantages.gae import gae
+        >>> rewards = [(1, 1), (0, 1), (0, 0), (1, 1), (0, 0.2), (0, 0), (1, 1), (0, 0)]
+        >>> spreads = np.std(rewards, axis=1, ddof=1)
+        >>> spreads.round(2).tolist(), sorted(np.argsort(-spreads)[: len(spreads) // 4].tolist())
+        ([0.0, 0.71, 0.0, 0.0, 0.14, 0.0, 0.0, 0.0], [1, 4])
+        >>> gae([0.4, 0.5, 0.9], [0, 0, 1], gamma=1.0, lam=1.0).round(2).tolist()
+        [0.6, 0.5, 0.1]
         >>> StarPO_SConfig().environment("frozenlake").sections().filters[0].fraction
         0.25
     """
