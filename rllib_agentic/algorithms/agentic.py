@@ -165,6 +165,8 @@ class Agentic(Algorithm):
         self._iteration_log.samples(sampled, collected.seconds)
         self._log(self._budgets.metrics(), "curriculum")
         self._log(self._sampler.metrics(), "tasks")
+        if self._environments is not None:
+            self._log(self._environments.figures(), "env_service")
         if self._sections.rollout.max_staleness > 0:
             self._log(self._ahead.metrics(), "asynchrony")
         alarms, seen = self._diagnostics.after_update(iteration, collected.trajectories, version, metrics)

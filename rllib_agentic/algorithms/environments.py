@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rllib_agentic.algorithms.environment import EnvConnection, Environment
+from rllib_agentic.envs.client import service_figures
 from rllib_agentic.envs.env import EnvSchema
 from rllib_agentic.envs.settings import EnvSettings
 
@@ -37,6 +38,13 @@ class Environments:
     def connections(self) -> dict[str, EnvConnection]:
         """How runners reach them, by name."""
         return {name: environment.connection for name, environment in self._environments.items()}
+
+    def figures(self) -> dict[str, float]:
+        """What the services did so far: sessions, steps, errors, times; by environment where there are several."""
+        found = {name: service_figures(one.connection.settings) for name, one in self._environments.items()}
+        if len(found) == 1:
+            return next(iter(found.values()))
+        return {f"{name}/{key}": value for name, figures in found.items() for key, value in figures.items()}
 
     def stop(self) -> None:
         """Stop what was deployed here."""

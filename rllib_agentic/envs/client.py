@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rllib_agentic.components import parse_settings
 from rllib_agentic.envs.env import EnvSchema
+from rllib_agentic.envs.faults import EnvFault
 from rllib_agentic.envs.hosting import EnvHost
 from rllib_agentic.envs.local import LocalClient
 from rllib_agentic.envs.registry import env_factory
 from rllib_agentic.envs.remote import RemoteClient
 from rllib_agentic.envs.replay import ReplayingClient
 from rllib_agentic.envs.retries import RetryPolicy
+from rllib_agentic.envs.service_metrics import summarize
 from rllib_agentic.envs.session import EnvClient
 from rllib_agentic.envs.settings import EnvSettings
 from rllib_agentic.errors import InfrastructureError, InputError, did_you_mean
+
+if TYPE_CHECKING:  # they import httpx and Ray
+    from rllib_agentic.envs.http_transport import HttpTransport
+    from rllib_agentic.envs.serve_transport import ServeTransport
+
+_log = logging.getLogger(__name__)
 
 
 def make_client(env_name: str, env_config: Mapping[str, Any] | EnvSettings) -> EnvClient:
@@ -37,19 +46,14 @@ def make_client(env_name: str, env_config: Mapping[str, Any] | EnvSettings) -> E
     client: EnvClient
     if settings.url is not None and (foreign := settings.foreign()) is not None:
         client = foreign.client(settings.url, env_name, retries)
-    elif settings.url is not None:
-        from rllib_agentic.envs.http_transport import HttpTransport
-
-        client = RemoteClient(HttpTransport(settings.url), retries)
-    elif settings.app is not None:
-        from rllib_agentic.envs.serve_transport import ServeTransport
-
-        client = RemoteClient(ServeTransport.to_app(settings.app), retries)
     else:
-        raise InputError(
-            f"env_config: {env_name!r} is not deployed on Ray Serve; deploy it and give its name as 'app', "
-            f"or choose backend: local"
-        )
+        transport = _transport(settings)
+        if transport is None:
+            raise InputError(
+                f"env_config: {env_name!r} is not deployed on Ray Serve; deploy it and give its name as 'app', "
+                f"or choose backend: local"
+            )
+        client = RemoteClient(transport, retries)
     return ReplayingClient(client, settings.max_rebuilds) if settings.max_rebuilds else client
 
 
@@ -77,6 +81,38 @@ def check_env_config(env_name: str, env_config: Mapping[str, Any] | EnvSettings)
             f"env_config.split: no split {settings.split!r}. {did_you_mean(settings.split, schema.splits)}"
         )
     return schema
+
+
+def service_figures(settings: EnvSettings) -> dict[str, float]:
+    """What a service did so far, see :func:`summarize`; empty where none of our kind answers."""
+    transport = None if settings.backend == "local" or settings.foreign() is not None else _transport(settings)
+    if transport is None:
+        return {}
+
+    async def ask() -> dict[str, float]:
+        try:
+            return summarize(await transport.metrics())
+        finally:
+            await transport.aclose()
+
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, ask()).result()
+    except EnvFault as fault:  # figures never stop a run
+        _log.warning("environment %s: no figures: %s", transport.address, fault)
+        return {}
+
+
+def _transport(settings: EnvSettings) -> HttpTransport | ServeTransport | None:
+    if settings.url is not None:
+        from rllib_agentic.envs.http_transport import HttpTransport
+
+        return HttpTransport(settings.url)
+    if settings.app is not None:
+        from rllib_agentic.envs.serve_transport import ServeTransport
+
+        return ServeTransport.to_app(settings.app)
+    return None
 
 
 async def _ask_schema(env_name: str, settings: EnvSettings) -> EnvSchema:

@@ -13,7 +13,7 @@ PERCENTILES = (50, 90, 99)
 def summarize(answer: MetricsAnswer) -> dict[str, float]:
     """Totals over all workers since each began, and percentiles of resets and steps in seconds.
 
-    Keys: ``sessions``, ``sessions_begun``, ``sessions_expired``, ``steps``, ``errors``, ``errors/CODE``,
+    Keys: ``sessions``, ``sessions_begun``, ``sessions_expired``, ``steps``, ``failed_requests``, ``errors/CODE``,
     ``stuck_calls``, ``reset_pNN_s``, ``step_pNN_s``; the percentiles only where there were calls.
     """
     workers = answer.workers
@@ -24,7 +24,7 @@ def summarize(answer: MetricsAnswer) -> dict[str, float]:
         "sessions_expired": sum(worker.sessions_expired for worker in workers),
         "steps": sum(worker.steps for worker in workers),
         "stuck_calls": sum(worker.stuck_calls for worker in workers),
-        "errors": sum(sum(worker.errors.values()) for worker in workers),
+        "failed_requests": sum(sum(worker.errors.values()) for worker in workers),
     }
     for worker in workers:
         for code, count in worker.errors.items():

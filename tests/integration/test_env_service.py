@@ -19,6 +19,7 @@ import ray
 from counter_env import CounterEnv
 from ray import serve
 
+from rllib_agentic.envs.client import service_figures
 from rllib_agentic.envs.env import StepResult
 from rllib_agentic.envs.http_transport import HttpTransport
 from rllib_agentic.envs.remote import RemoteClient
@@ -247,6 +248,8 @@ def test_the_figures_of_all_replicas_and_their_place_on_rays_endpoint(service):
             for name in ("sessions_begun", "steps", "errors/env_failed")
         }
         assert grown == {"sessions_begun": 6, "steps": 6, "errors/env_failed": 1}
+        assert service_figures(EnvSettings(app=service.app))["steps"] == now["steps"]
+        assert service_figures(EnvSettings(url=service.url, backend="url"))["steps"] == now["steps"]
         assert (now["workers"], now["sessions"]) == (REPLICAS, summarize(before)["sessions"] + 5)
         assert (await transport.full_reset()).sessions_closed == now["sessions"]
         await client.aclose()

@@ -15,7 +15,7 @@ from counter_env import CounterEnv, Ledger
 
 from rllib_agentic.components import parse_settings
 from rllib_agentic.envs import wire
-from rllib_agentic.envs.client import check_env_config, make_client
+from rllib_agentic.envs.client import check_env_config, make_client, service_figures
 from rllib_agentic.envs.faults import EnvFault, FaultCode
 from rllib_agentic.envs.hosting import EnvHost
 from rllib_agentic.envs.http_transport import HttpTransport
@@ -507,3 +507,8 @@ def test_a_bug_in_the_transport_reaches_every_waiting_caller():
         await client.aclose()
 
     asyncio.run(run())
+
+
+def test_figures_of_a_service_never_stop_a_run():
+    assert service_figures(EnvSettings(backend="local")) == {}
+    assert service_figures(EnvSettings(url="http://127.0.0.1:9", backend="url")) == {}

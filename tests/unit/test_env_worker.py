@@ -434,7 +434,7 @@ def test_a_worker_counts_what_it_does():
     counted = {name: value for name, value in numbers.items() if not name.endswith("_s")}
     assert counted == {
         "workers": 1, "sessions": 0, "sessions_begun": 2, "sessions_expired": 1, "steps": 1, "stuck_calls": 0,
-        "errors": 3, "errors/bad_input": 1, "errors/env_failed": 1, "errors/unknown_session": 1,
+        "failed_requests": 3, "errors/bad_input": 1, "errors/env_failed": 1, "errors/unknown_session": 1,
     }  # fmt: skip
     assert set(numbers) - set(counted) == {f"{what}_p{p}_s" for what in ("reset", "step") for p in (50, 90, 99)}
 
