@@ -22,6 +22,7 @@ from ray.rllib.utils.metrics import (
 )
 
 from rllib_agentic.algorithms.ahead import RolloutsAhead
+from rllib_agentic.algorithms.checkpoints import write_manifest
 from rllib_agentic.algorithms.collected import Collected
 from rllib_agentic.algorithms.config import AgenticConfig
 from rllib_agentic.algorithms.dispatch import Dispatcher
@@ -362,6 +363,13 @@ class Agentic(Algorithm):
         """Stop runners, learners and the environments' services."""
         try:
             super().cleanup()
+    def save_to_path(self, path: Any = None, *, filesystem: Any = None, **kwargs: Any) -> str:
+        """Save, and close what was saved with a list of its files, so that a cut checkpoint is never taken for one."""
+        saved = super().save_to_path(path, filesystem=filesystem, **kwargs)
+        if Path(saved).is_dir():
+            write_manifest(Path(saved))
+        return saved
+
         finally:
             if self._environments is not None:
                 self._environments.stop()

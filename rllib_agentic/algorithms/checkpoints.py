@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,25 +12,60 @@ from typing import Any
 
 from rllib_agentic.errors import InputError
 
+logger = logging.getLogger(__name__)
+
 _CLASS_FILE = "class_and_ctor_args.pkl"
+_MANIFEST = "manifest.json"
+
+
+def write_manifest(folder: Path) -> None:
+    """Close a checkpoint: list its files with their sizes, as the last thing that is written."""
+    files = {str(f.relative_to(folder)): f.stat().st_size for f in sorted(folder.rglob("*")) if f.is_file()}
+    files.pop(_MANIFEST, None)
+    aside = folder / f".{_MANIFEST}.{os.getpid()}.tmp"
+    aside.write_text(json.dumps(files, indent=1) + "\n")
+    os.replace(aside, folder / _MANIFEST)
+
+
+def missing_part(folder: Path) -> str | None:
+    """What a checkpoint lacks to be whole; None where it is: a crash while it was written or copied leaves parts."""
+    if not (folder / _MANIFEST).is_file():
+        return f"{_MANIFEST}, which is written last"
+    try:
+        files: dict[str, int] = json.loads((folder / _MANIFEST).read_text())
+    except json.JSONDecodeError:
+        return f"part of {_MANIFEST}"
+    for name, size in files.items():
+        file = folder / name
+        if not file.is_file():
+            return name
+        if file.stat().st_size != size:
+            return f"part of {name}"
+    return None
 
 
 def find_checkpoint(path: str | Path) -> Path:
-    """The folder of a checkpoint: itself, or the newest complete one in a trial's or an experiment's folder.
+    """The folder of a checkpoint: itself, or the newest whole one in a trial's or an experiment's folder.
+
+    Parts that a crash left are passed over with a warning.
 
     Raises:
         InputError: there is none.
     """
     folder = Path(path).expanduser().resolve()
     if (folder / _CLASS_FILE).is_file():
+        if (missing := missing_part(folder)) is not None:
+            raise InputError(f"{folder}: this checkpoint is not whole: it lacks {missing}; use an earlier one")
         return folder
-    found = sorted(folder.glob(f"**/checkpoint_*/{_CLASS_FILE}"), key=lambda file: file.stat().st_mtime)
-    if not found:
-        raise InputError(
-            f"{folder}: there is no checkpoint here; expected a folder with {_CLASS_FILE}, or an experiment's folder "
-            "with checkpoint_* folders in it"
-        )
-    return found[-1].parent
+    found = sorted(folder.glob("**/checkpoint_*"), key=lambda place: (place.stat().st_mtime, place.name), reverse=True)
+    for place in found:
+        if (missing := missing_part(place)) is None:
+            return place
+        logger.warning("%s: passed over, it is not whole: it lacks %s", place, missing)
+    raise InputError(
+        f"{folder}: there is no whole checkpoint here; expected a folder with {_CLASS_FILE}, or an experiment's folder "
+        "with checkpoint_* folders in it"
+    )
 
 
 def load_algorithm(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Any:

@@ -158,5 +158,5 @@ def test_a_checkpoint_is_found_in_the_folders_around_it(tmp_path: Path) -> None:
     finally:
         algo.stop()
     assert find_checkpoint(tmp_path / "exp") == find_checkpoint(saved) == Path(saved).resolve()
-    with pytest.raises(InputError, match="no checkpoint here"):
+    with pytest.raises(InputError, match="no whole checkpoint here"):
         find_checkpoint(tmp_path / "nothing")
