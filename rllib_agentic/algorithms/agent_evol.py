@@ -43,9 +43,7 @@ class AgentEvol(Offline):
         if self._data is not None and self.iteration < self._sections.offline.clone_iterations:
             self._train_on_stored()
             return
-        if self._stale_runners:
-            self._publish_weights()
-            self._stale_runners = False
+        self._refresh_runners()
         super().training_step()
 
     def _make_update(self, collected: Collected, iteration: int) -> Update:

@@ -38,19 +38,23 @@ class Offline(Agentic):
         if offline.has_data:
             speech = self._sections.speech(self._schema.tools)
             collected = [] if offline.collect is None else self._collect_stored(offline.collect, speech)
-            self._data = load_offline(offline, speech, collected)
+            tools = {name: schema.tools for name, schema in self._schemas.items()}
+            self._data = load_offline(offline, speech, collected, tools=tools)
         elif self.offline_use == "always":
             raise InputError(
                 f"config.offline: {type(self).__name__} learns from stored trajectories: name their folder as "
                 "offline.paths, or have some collected by offline.collect"
             )
 
-    def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
+    def evaluate_episodes(self, num_turns: int | None = None) -> tuple[dict[str, Any], list[Trajectory]]:
         """Send the runners the weights of now, then play held-out tasks."""
+        self._refresh_runners()
+        return super().evaluate_episodes(num_turns)
+
+    def _refresh_runners(self) -> None:
         if self._stale_runners:
             self._publish_weights()
             self._stale_runners = False
-        return super().evaluate(parallel_train_future)
 
     def _train_on_stored(self) -> None:
         """An iteration without sampling."""

@@ -96,7 +96,7 @@ class RowTrainer:
     def reference_logprobs(self, rows: Sequence[Row], numbers: Sequence[int]) -> dict[int, Floats]:
         """Logprobs of the action tokens of the numbered rows under the frozen policy, row number to ``[A_row]``."""
         if self._reference is None:
-            raise RuntimeError("RowTrainer: there is no reference policy; neither learner.kl nor the loss asks for one")
+            raise RuntimeError("RowTrainer: no reference policy: learner.kl.coefficient is 0, the loss needs none")
         return score_rows(self._reference, rows, numbers, max_tokens=self._setup.settings.max_tokens_per_micro_batch)
 
     def cross_scores(self, sample: CrossSample, prompts: Sequence[int]) -> dict[int, Floats]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from rllib_agentic.errors import InputError
 from rllib_agentic.offline.aside import run_aside
@@ -43,7 +44,13 @@ class OfflineData:
         return list(groups.values())
 
 
-def load_offline(settings: OfflineSettings, speech: Speech, collected: Iterable[Trajectory] = ()) -> OfflineData:
+def load_offline(
+    settings: OfflineSettings,
+    speech: Speech,
+    collected: Iterable[Trajectory] = (),
+    *,
+    tools: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+) -> OfflineData:
     """Read, choose, and make tokens of the model's own where the stored ones are not.
 
     Args:
@@ -51,15 +58,23 @@ def load_offline(settings: OfflineSettings, speech: Speech, collected: Iterable[
         speech: the chat format, tokenizer and limits of the run. A trajectory with a segment of more than
             ``max_context_tokens`` is left out; legal-token masks are dropped where ``legal_tokens`` is off.
         collected: further trajectories, made for this run; the same choice is made among them.
+        tools: the tool definitions of each environment; those of ``speech`` where it is not named.
 
     Raises:
         InputError: a path without trajectories; nothing left; or tokens of another model where ``tokens`` is
             ``stored``.
     """
-    return run_aside(_load(settings, speech, collected))
+    shown = {env: tuple(dict(tool) for tool in definitions) for env, definitions in (tools or {}).items()}
+
+    def speech_of(env: str) -> Speech:
+        return replace(speech, tools=shown.get(env, speech.tools))
+
+    return run_aside(_load(settings, speech_of, collected))
 
 
-async def _load(settings: OfflineSettings, speech: Speech, collected: Iterable[Trajectory]) -> OfflineData:
+async def _load(
+    settings: OfflineSettings, speech_of: Callable[[str], Speech], collected: Iterable[Trajectory]
+) -> OfflineData:
     counts: Counter[str] = Counter()
     found: list[Trajectory] = []
     for trajectory in [*_stored(settings.paths), *collected]:
@@ -69,7 +84,7 @@ async def _load(settings: OfflineSettings, speech: Speech, collected: Iterable[T
         ):
             counts["unwanted"] += 1
             continue
-        fitting = await _in_our_tokens(trajectory, settings, speech, counts)
+        fitting = await _in_our_tokens(trajectory, settings, speech_of(trajectory.task.env), counts)
         if fitting is not None:
             found.append(fitting)
         if len(found) == settings.max_trajectories:
