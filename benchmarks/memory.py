@@ -124,7 +124,7 @@ def main() -> None:
         {"part": "learner", "model": model, "tokens": 512},
         {"part": "learner", "model": model, "tokens": 2048},
         {"part": "learner", "model": model, "tokens": 2048, "checkpointing": True},
-        {"part": "env_runner", "model": model, "context": 512, "episodes": 16},
+        {"part": "env_runner", "model": model, "context": 512, "episodes": 32},
     ]
     found = []
     for case in cases:
@@ -133,7 +133,7 @@ def main() -> None:
         estimated = estimate_memory(config_of(case))[f"{case['part']}_gb"]
         found.append(case | {"estimated_gb": estimated, "measured_gb": round(measured, 2)})
     table = Table(title=f"{model}, float32, rows of {ROW_TOKENS} tokens")
-    for column in ("part", "tokens a pass", "episodes", "checkpointing", "estimated GB", "measured GB", "ratio"):
+    for column in ("part", "pass", "episodes", "checkpoints", "estimated GB", "measured GB", "ratio"):
         table.add_column(column, justify="left" if column == "part" else "right")
     for row in found:
         table.add_row(
@@ -145,7 +145,7 @@ def main() -> None:
             f"{row['measured_gb']:.2f}",
             f"{row['estimated_gb'] / row['measured_gb']:.2f}",
         )
-    Console().print(table)
+    Console(width=110).print(table)
     if options.json:
         print(json.dumps(found))
 

@@ -49,7 +49,9 @@ class InferenceReplica:
         self._changing = asyncio.Lock()
         self._chores: list[asyncio.Task[None]] = []
         folder = await asyncio.to_thread(inference_folder, model)
-        self._engine = VLLMEngine(folder, await asyncio.to_thread(load_tokenizer, model), **args)
+        tokenizer = await asyncio.to_thread(load_tokenizer, model)
+        alpha = None if model.lora is None else model.lora.alpha
+        self._engine = VLLMEngine(folder, tokenizer, lora_alpha=alpha, **args)
         await self._catch_up()
 
     async def turn(self, body: bytes) -> bytes:

@@ -30,6 +30,7 @@ from rllib_agentic.algorithms.environments import Environments
 from rllib_agentic.algorithms.episode_metrics import episode_metrics, metrics_by_env, success_by_env
 from rllib_agentic.algorithms.events import EVENTS, EventLog
 from rllib_agentic.algorithms.held_out import play_held_out, summarise
+from rllib_agentic.algorithms.inference import Inference
 from rllib_agentic.algorithms.iteration_log import IterationLog, compiled
 from rllib_agentic.algorithms.last_good import LastGood
 from rllib_agentic.algorithms.monitor import Monitor, nested
@@ -75,6 +76,7 @@ class Agentic(Algorithm):
     def setup(self, config: AgenticConfig) -> None:
         """Deploy the environment, build runners and learners, and publish the first weights."""
         self._environments: Environments | None = None
+        self._engines: Inference | None = None
         self._sections = self.config.sections()
         for sections in (self._sections, self.config.get_evaluation_config_object().sections()):
             sections.check_model()
@@ -83,6 +85,8 @@ class Agentic(Algorithm):
         self._schemas = {self.config.env: schemas.pop(self.config.env)} | schemas
         self._schema = self._schemas[self.config.env]
         self._sections.check_against(self._schemas)
+        if not self._sections.engine.in_runner:
+            self._engines = Inference(self._sections)
         super().setup(config)
         self._iteration_log = IterationLog(self.metrics)
         self._held_out_sections = self.evaluation_config.sections()
@@ -93,7 +97,7 @@ class Agentic(Algorithm):
         self._success: dict[str, dict[str, float]] = {"training": {}, "evaluation": {}}
         self._empty_iterations = 0
         self._evaluation_at_start: dict[str, Any] | None = None
-        self._dispatcher = Dispatcher(self.env_runner_group, self._environments.connections)
+        self._dispatcher = Dispatcher(self.env_runner_group, self._environments.connections, self._engines)
         self._ahead = RolloutsAhead(self._dispatcher)
         self._writer = self._sections.store.writer(self._durable_folder())
         self._events = EventLog()
@@ -144,6 +148,7 @@ class Agentic(Algorithm):
             logger.warning("config.rewards: no turn of the first iteration reports %s", ", ".join(unseen))
         update = self._make_update(collected, iteration)
         version = self._dispatcher.policy_version
+        self._dispatcher.rest()
         self._diagnostics.before_update(iteration, collected.groups, self.learner_group)
         metrics = self._learn(update)
         if update.batch is not None:
@@ -270,7 +275,11 @@ class Agentic(Algorithm):
         state = self.learner_group.get_state(
             components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
         )[COMPONENT_LEARNER]
-        self._dispatcher.publish(int(state["weights_seq_no"]), state[COMPONENT_RL_MODULE][DEFAULT_MODULE_ID])
+        self._dispatcher.publish(
+            int(state["weights_seq_no"]),
+            state[COMPONENT_RL_MODULE][DEFAULT_MODULE_ID],
+            finish_turns=self._sections.rollout.turns_at_update == "finish",
+        )
         self._ahead.weights_published(self._sections.rollout)
 
     # --- evaluation ---------------------------------------------------------------------------------------------
@@ -354,15 +363,6 @@ class Agentic(Algorithm):
             self._diagnostics.set_state(control["monitor"])
             self._sections = self._reactions.set_state(control["changes"]) or self._sections
 
-    def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
-        """Restore, then publish the restored weights under their version."""
-        super().restore_from_path(path, *args, **kwargs)
-        self._publish_weights()
-
-    def cleanup(self) -> None:
-        """Stop runners, learners and the environments' services."""
-        try:
-            super().cleanup()
     def save_to_path(self, path: Any = None, *, filesystem: Any = None, **kwargs: Any) -> str:
         """Save, and close what was saved with a list of its files, so that a cut checkpoint is never taken for one."""
         saved = super().save_to_path(path, filesystem=filesystem, **kwargs)
@@ -370,6 +370,16 @@ class Agentic(Algorithm):
             write_manifest(Path(saved))
         return saved
 
+    def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
+        """Restore, then publish the restored weights under their version."""
+        super().restore_from_path(path, *args, **kwargs)
+        self._publish_weights()
+
+    def cleanup(self) -> None:
+        """Stop runners, learners, engines and the environments' services."""
+        try:
+            super().cleanup()
         finally:
-            if self._environments is not None:
-                self._environments.stop()
+            for service in (self._engines, self._environments):
+                if service is not None:
+                    service.stop()

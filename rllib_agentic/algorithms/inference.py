@@ -16,6 +16,8 @@ from rllib_agentic.algorithms.sections import Sections
 from rllib_agentic.engines.vllm_transport import REPLICA_DEPLOYMENT
 from rllib_agentic.engines.weight_checks import Weights, checkpoint_names
 from rllib_agentic.errors import InfrastructureError, InputError
+from rllib_agentic.rl_module.inference_folder import sends_adapters
+from rllib_agentic.rl_module.model_settings import ModelSettings
 from rllib_agentic.rl_module.weights import to_tensor
 
 logger = logging.getLogger(__name__)
@@ -95,12 +97,14 @@ class Inference:
             )
         from serve_envs.inference import deploy_inference
 
+        model = ModelSettings.model_validate(sections.module_config())
         args = self._settings.vllm_args(
-            model_dtype=sections.model.dtype,
+            model_dtype=model.dtype,
             max_context_tokens=sections.rollout.max_context_tokens,
             seed=sections.seed,
+            adapter_rank=model.lora.rank if model.lora is not None and sends_adapters(model) else None,
         )
-        self._deployed = deploy_inference(sections.model, self._settings, args)
+        self._deployed = deploy_inference(model, self._settings, args)
         return self._deployed
 
     def _on_all(self, method: str, *arguments: Any) -> None:

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 
 from rllib_agentic.engines.engine import COUNTERS, Completion, GenerationRequest
 from rllib_agentic.engines.generation import Generation
+from rllib_agentic.engines.vllm_adapter import is_adapter_alone, write_adapter
 from rllib_agentic.engines.weight_checks import Weights, checkpoint_names, sample_checksums
 from rllib_agentic.errors import InfrastructureError, InputError, StaleWeightsError
 from rllib_agentic.rl_module.weights import to_tensor
@@ -65,11 +66,18 @@ class VLLMEngine:
         tokenizer: needed for stop strings only.
         policy_version: of the weights in the folder; :data:`UNKNOWN_VERSION` refuses to sample before
             :meth:`load_weights`.
+        lora_alpha: of adapters, where the learner sends those alone and the folder has the model below them.
         args: of vLLM's ``AsyncEngineArgs``.
     """
 
     def __init__(
-        self, folder: str, tokenizer: Any | None = None, *, policy_version: int = UNKNOWN_VERSION, **args: Any
+        self,
+        folder: str,
+        tokenizer: Any | None = None,
+        *,
+        policy_version: int = UNKNOWN_VERSION,
+        lora_alpha: float | None = None,
+        **args: Any,
     ) -> None:
         prepare_process()
         from vllm.engine.arg_utils import AsyncEngineArgs
@@ -86,6 +94,7 @@ class VLLMEngine:
         self._numbers = itertools.count()
         self._adapters = itertools.count(1)
         self._running: dict[str, GenerationRequest] = {}
+        self._lora_alpha = lora_alpha
         self._adapter: tuple[int, Any] | None = None
         self._counts: dict[str, float] = dict.fromkeys(COUNTERS, 0.0)
 
@@ -146,7 +155,8 @@ class VLLMEngine:
 
         Args:
             version: of the new weights.
-            weights: all of the model's, as an RLModule names them.
+            weights: all of the model's, as an RLModule names them; or those of its adapters alone, which are sampled
+                with from the next turn on, while running turns end with theirs.
             finish_turns: running turns end under the weights that they began with. Otherwise they go on under the new
                 ones from the next token on, their context read anew.
 
@@ -155,6 +165,9 @@ class VLLMEngine:
             InfrastructureError: kind ``engine_update``: tensors came damaged, or the cache was not emptied.
         """
         tensors = {name: to_tensor(array) for name, array in checkpoint_names(weights).items()}
+        if is_adapter_alone(tensors):
+            await self._load_adapter(version, tensors)
+            return
         async with self._changing:
             await self._llm.pause_generation(mode="wait" if finish_turns else "keep", clear_cache=False)
             self._version = UNKNOWN_VERSION
@@ -168,29 +181,6 @@ class VLLMEngine:
                 if self._version == UNKNOWN_VERSION and self._running:
                     await self._llm.abort(list(self._running))
                 await self._llm.resume_generation()
-
-    async def load_adapter(self, version: int, folder: str) -> None:
-        """Sample with a LoRA adapter over the loaded weights, from the next turn on; running turns end with theirs.
-
-        Every version is an adapter of its own for vLLM, which would not read a changed one again, and which keeps the
-        caches of different adapters apart.
-
-        Args:
-            version: of the policy that weights and adapter make together.
-            folder: as peft saves it; the engine was started with ``enable_lora``.
-
-        Raises:
-            InputError: vLLM does not take the adapter.
-        """
-        from vllm.lora.request import LoRARequest
-
-        request = LoRARequest(lora_name=f"version-{version}", lora_int_id=next(self._adapters), lora_path=folder)
-        async with self._changing:
-            try:
-                await self._llm.add_lora(request)
-            except _rpc_errors() as error:
-                raise InputError(f"VLLMEngine: the adapter in {folder!r} was not loaded: {error}") from error
-            self._adapter, self._version = (version, request), version
 
     async def sleep(self, level: int = 1) -> None:
         """Give the accelerator's memory back; running turns are ended.
@@ -284,11 +274,26 @@ class VLLMEngine:
                 FinishReason.STOP_STRING if isinstance(output.stop_reason, str) else FinishReason.STOP
             )
 
+    async def _load_adapter(self, version: int, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Every version is an adapter of its own: vLLM reads a changed one never again, and keeps caches apart."""
+        if self._lora_alpha is None:
+            raise InputError("VLLMEngine: adapters came, but it was started without room for them (lora_alpha)")
+        from vllm.lora.request import LoRARequest
+
+        with tempfile.TemporaryDirectory(prefix="rllib_agentic-adapter-", dir=_shared_memory()) as folder:
+            await asyncio.to_thread(write_adapter, tensors, self._lora_alpha, Path(folder))
+            request = LoRARequest(lora_name=f"version-{version}", lora_int_id=next(self._adapters), lora_path=folder)
+            async with self._changing:
+                try:
+                    await self._llm.add_lora(request)
+                except _rpc_errors() as error:
+                    raise InputError(f"VLLMEngine: the adapters were not loaded: {error}") from error
+                self._adapter, self._version = (version, request), version
+
     async def _receive(self, tensors: dict[str, torch.Tensor]) -> None:
         """Hand the tensors to vLLM's workers through a file in shared memory; compare checksums on both sides."""
         expected = sample_checksums(tensors)
-        folder = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
-        handle, path = tempfile.mkstemp(prefix="rllib_agentic-weights-", suffix=".safetensors", dir=folder)
+        handle, path = tempfile.mkstemp(prefix="rllib_agentic-weights-", suffix=".safetensors", dir=_shared_memory())
         os.close(handle)
         try:
             await asyncio.to_thread(save_file, tensors, path)
@@ -300,6 +305,10 @@ class VLLMEngine:
         wrong = {name for checks in found for name, checksum in checks.items() if checksum != expected[name]}
         if wrong:
             logger.debug("kept in another dtype or layout, so not compared: %s", sorted(wrong))
+
+
+def _shared_memory() -> Path | None:
+    return _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
 
 
 def prepare_process() -> None:

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from rllib_agentic.components import Settings
 from rllib_agentic.engines.engine import Engine
+from rllib_agentic.engines.vllm_adapter import adapter_args
 from rllib_agentic.errors import InputError
 
 _OF_OURS = {
@@ -18,8 +19,8 @@ _OF_OURS = {
     "max_num_seqs": "engine.max_num_seqs",
     "kv_cache_memory_bytes": "engine.kv_cache_gb",
     "enable_sleep_mode": "engine.sleep",
-    "enable_lora": "engine.lora_rank",
-    "max_lora_rank": "engine.lora_rank",
+    "enable_lora": "model.lora",
+    "max_lora_rank": "model.lora.rank",
 }
 
 
@@ -38,7 +39,6 @@ class VLLMEngineSettings(Settings):
         max_model_len: longest context with its turn, in tokens; None is ``rollout.max_context_tokens``.
         max_num_seqs: most turns that one replica samples at a time.
         kv_cache_gb: memory of the cache of keys and values; None leaves it to vLLM, which takes a share of the device.
-        lora_rank: largest rank of LoRA adapters; 0 for none.
         sleep: what replicas give back while the learner works, where both share GPUs: ``no``, ``cache`` (vLLM's level
             1: weights move to the host) or ``all`` (level 2: weights come anew with every update).
         http_port: also serve HTTP there, for turns and in OpenAI's form; None for handles only.
@@ -58,7 +58,6 @@ class VLLMEngineSettings(Settings):
     max_model_len: int | None = Field(default=None, ge=2)
     max_num_seqs: int = Field(default=128, ge=1)
     kv_cache_gb: float | None = Field(default=None, gt=0)
-    lora_rank: int = Field(default=0, ge=0)
     sleep: Literal["no", "cache", "all"] = "no"
     http_port: int | None = Field(default=None, ge=1, le=65535)
     start_timeout_s: float = Field(default=1800.0, gt=0)
@@ -83,13 +82,20 @@ class VLLMEngineSettings(Settings):
         """
         raise InputError("engine vllm: runs in replicas of its own; this place samples in its own process only")
 
-    def vllm_args(self, *, model_dtype: str, max_context_tokens: int, seed: int) -> dict[str, Any]:
+    def vllm_args(
+        self, *, model_dtype: str, max_context_tokens: int, seed: int, adapter_rank: int | None = None
+    ) -> dict[str, Any]:
         """Arguments of vLLM's ``AsyncEngineArgs``, apart from the model.
 
         Args:
             model_dtype: of section ``model``.
             max_context_tokens: of section ``rollout``.
             seed: the run's.
+            adapter_rank: of the adapters that the learner will send in place of whole weights; the weights below them
+                are then the model's own.
+
+        Raises:
+            InputError: vLLM takes no adapters of that rank.
         """
         args: dict[str, Any] = {
             "dtype": self.dtype or model_dtype,
@@ -97,14 +103,15 @@ class VLLMEngineSettings(Settings):
             "max_num_seqs": self.max_num_seqs,
             "tensor_parallel_size": self.tensor_parallel_size,
             "seed": seed % 2**31,
-            "load_format": "dummy",  # weights come from the learner before the first turn
+            # whole weights come from the learner before the first turn
+            "load_format": "dummy" if adapter_rank is None else "auto",
         }
         if self.tensor_parallel_size > 1:
             args["distributed_executor_backend"] = "ray"  # in the bundles of the replica's placement group
         if self.kv_cache_gb is not None:
             args["kv_cache_memory_bytes"] = int(self.kv_cache_gb * 1e9)
-        if self.lora_rank:
-            args |= {"enable_lora": True, "max_lora_rank": self.lora_rank}
+        if adapter_rank is not None:
+            args |= adapter_args(adapter_rank)
         if self.sleep != "no":
             args["enable_sleep_mode"] = True
         return args | dict(self.engine_args)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from rllib_agentic.rl_module.model_loading import load_config, load_tokenizer
+from rllib_agentic.rl_module.model_loading import load_config, load_model, load_tokenizer
 from rllib_agentic.rl_module.model_settings import ModelSettings
 from rllib_agentic.rl_module.smollm2 import smollm2_folder
 
@@ -13,7 +13,7 @@ from rllib_agentic.rl_module.smollm2 import smollm2_folder
 def inference_folder(settings: ModelSettings) -> str:
     """A folder (or a hub id) with the model's config and tokenizer.
 
-    For preset ``tiny`` it is a new temporary folder without weights, which are random anyway and come from the learner.
+    For preset ``tiny`` it is a new temporary folder, with weights only where the learner sends adapters alone.
 
     Raises:
         InputError: the model is not there.
@@ -27,5 +27,12 @@ def inference_folder(settings: ModelSettings) -> str:
     config = load_config(settings)
     config.architectures = ["LlamaForCausalLM"]
     config.save_pretrained(folder)
+    if sends_adapters(settings):
+        load_model(settings).save_pretrained(folder)
     load_tokenizer(settings).save_pretrained(folder)
     return folder
+
+
+def sends_adapters(settings: ModelSettings) -> bool:
+    """Whether the learner sends adapters in place of whole weights."""
+    return settings.lora is not None and settings.lora.sync == "adapter"

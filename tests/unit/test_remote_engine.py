@@ -160,10 +160,12 @@ def test_settings_of_the_engine() -> None:
     assert args["dtype"] == "float32" and args["max_model_len"] == 700 and args["kv_cache_memory_bytes"] == 500_000_000
     assert args["block_size"] == 16 and args["load_format"] == "dummy" and 0 <= args["seed"] < 2**31
     assert "distributed_executor_backend" not in args and "enable_lora" not in args
-    wide = VLLMEngineSettings(tensor_parallel_size=4, lora_rank=16, sleep="all", dtype="bfloat16")
-    args = wide.vllm_args(model_dtype="float32", max_context_tokens=700, seed=0)
+    wide = VLLMEngineSettings(tensor_parallel_size=4, sleep="all", dtype="bfloat16")
+    args = wide.vllm_args(model_dtype="float32", max_context_tokens=700, seed=0, adapter_rank=12)
     assert args["distributed_executor_backend"] == "ray" and args["max_lora_rank"] == 16 and args["enable_sleep_mode"]
-    assert args["dtype"] == "bfloat16"
+    assert args["dtype"] == "bfloat16" and args["load_format"] == "auto"
+    with pytest.raises(InputError, match="ranks up to 512, got 600"):
+        wide.vllm_args(model_dtype="float32", max_context_tokens=700, seed=0, adapter_rank=600)
     for wrong, message in (
         ({"engine_args": {"dtype": "float32"}}, "write engine.dtype instead"),
         ({"address": "x", "num_replicas": 2}, "num_replicas would have no effect"),

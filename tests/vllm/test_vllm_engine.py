@@ -9,15 +9,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 from tiny_engine import plain_logprobs
 
 pytest.importorskip("vllm", reason="make test-vllm runs these")
@@ -27,6 +24,7 @@ from rllib_agentic.engines.hf import HFEngine
 from rllib_agentic.engines.legal_tokens import ActionTries
 from rllib_agentic.engines.sampling import truncate
 from rllib_agentic.engines.vllm import VLLMEngine
+from rllib_agentic.engines.vllm_adapter import adapter_args
 from rllib_agentic.errors import InputError, StaleWeightsError
 from rllib_agentic.rl_module.model_loading import ModelSettings, load_model, load_tokenizer
 from rllib_agentic.rl_module.smollm2 import smollm2_folder
@@ -58,9 +56,9 @@ class Bench:
             kv_cache_memory_bytes=128 << 20,
             max_model_len=512,
             max_num_seqs=16,
-            enable_lora=True,
-            max_lora_rank=8,
             seed=0,
+            lora_alpha=16.0,
+            **adapter_args(8),
         )
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -299,30 +297,28 @@ def test_tensors_without_a_place_and_places_without_a_tensor_are_errors(restored
     assert bench.difference(r := GenerationRequest(bench.ids(PROMPT), 4), bench.all([r])[0]) < TOLERANCE
 
 
-def test_an_adapter_is_sampled_with_under_its_own_version(restored: Bench, tmp_path: Path) -> None:
+def test_adapters_are_sampled_with_under_their_own_version(restored: Bench) -> None:
     bench, rank, generator = restored, 8, torch.Generator().manual_seed(0)
     request = GenerationRequest(bench.ids(PROMPT * 3), 8, temperature=0.0)
     plain = bench.all([request])[0]
-    adapter: dict[str, torch.Tensor] = {}
+    adapters: dict[str, np.ndarray] = {}
     with torch.no_grad():
         for i, layer in enumerate(bench.model.model.layers):
-            for name in ("q_proj", "v_proj"):
-                weight = getattr(layer.self_attn, name).weight
+            for part, name in ((layer.self_attn, "q_proj"), (layer.self_attn, "v_proj"), (layer.mlp, "down_proj")):
+                weight = getattr(part, name).weight
                 a = 0.05 * torch.randn(rank, weight.shape[1], generator=generator)
                 b = 0.05 * torch.randn(weight.shape[0], rank, generator=generator)
-                weight += 2.0 * b @ a  # lora_alpha / rank
-                place = f"base_model.model.model.layers.{i}.self_attn.{name}"
-                adapter |= {f"{place}.lora_A.weight": a, f"{place}.lora_B.weight": b}
-    save_file(adapter, tmp_path / "adapter_model.safetensors")
-    settings = {"peft_type": "LORA", "r": rank, "lora_alpha": 2 * rank, "target_modules": ["q_proj", "v_proj"]}
-    (tmp_path / "adapter_config.json").write_text(json.dumps(settings | {"bias": "none", "task_type": "CAUSAL_LM"}))
+                weight += 2.0 * b @ a  # alpha / rank
+                place = f"model.model.layers.{i}.{'mlp' if part is layer.mlp else 'self_attn'}.{name}"
+                adapters |= {f"{place}.lora_A.default.weight": a.numpy(), f"{place}.lora_B.default.weight": b.numpy()}
     bench.version += 1
-    bench.run(bench.engine.load_adapter(bench.version, str(tmp_path)))
+    bench.run(bench.engine.load_weights(bench.version, adapters))
     adapted = bench.all([request])[0]
     assert adapted.policy_versions.tolist() == [bench.version] * 8 and adapted.cached_tokens == 0
     assert bench.difference(request, adapted) < TOLERANCE < bench.difference(request, plain)
-    with pytest.raises(InputError, match="was not loaded"):
-        bench.run(bench.engine.load_adapter(bench.version + 1, str(tmp_path / "nothing")))
+    strange = {"model.model.layers.0.nothing.lora_A.default.weight": np.ones((8, 4), np.float32)}
+    with pytest.raises(InputError, match="the adapters were not loaded"):
+        bench.run(bench.engine.load_weights(bench.version + 1, strange))
     assert bench.engine.policy_version == bench.version
 
 
