@@ -106,18 +106,18 @@ def test_pbt_carries_weights_and_changes_settings(tmp_path: Path) -> None:
     scheduler = {
         "type": "PopulationBasedTraining",
         "time_attr": "training_iteration",
-        "perturbation_interval": 1,
+        "perturbation_interval": 2,
         "quantile_fraction": 0.5,
         "resample_probability": 1.0,
         "hyperparam_mutations": {"lr": [0.5]},
     }
-    checkpoints = {"checkpoint_frequency": 1}
+    checkpoints = {"checkpoint_frequency": 2}
     config = experiment(tmp_path).settings.config | {"lr": "tune.uniform(0.001, 0.002)"}
     sweep = experiment(
         tmp_path, "pbt", scheduler=scheduler, checkpoint_config=checkpoints, config=config,
-        metric="env_runners/episode_return_mean", stop={"training_iteration": 3},
+        metric="env_runners/episode_return_mean", stop={"training_iteration": 4},
     )  # fmt: skip
     outcomes = go(sweep)
-    assert iterations(outcomes) == [3, 3] and {o.status for o in outcomes} == {"finished"}
+    assert iterations(outcomes) == [4, 4] and {o.status for o in outcomes} == {"finished"}
     rates = sorted(dict((place[0], value) for place, value in o.params)["lr"] for o in outcomes)
     assert rates[1] == 0.5 and rates[0] < 0.01  # the worse trial took the better one's place, with another rate
