@@ -273,6 +273,8 @@ class WarmSession:
             ends.append(ends[-1] + length)
         parts = [body[start:end] for start, end in itertools.pairwise(ends)]
         self._alive = header["alive"]
+        if not header["accepted"]:
+            raise ConnectionError(f"the program did not begin: exit code {header['exit']}, {body[-500:]!r}")
         stdout_bytes, stderr_bytes = header["totals"]
         return Execution(
             stdout=_text(parts[0], parts[1], stdout_bytes),

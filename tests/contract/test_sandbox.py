@@ -179,6 +179,15 @@ def test_sb16_no_network_no_files_of_others(sandbox: WarmSandbox) -> None:
     assert not os.path.exists("/tmp/x_shared")
 
 
+def test_nothing_is_left_in_a_folder_that_was_locked(sandbox: WarmSandbox) -> None:
+    sandbox.run(
+        "import os\nos.makedirs('a/b')\nopen('a/b/c', 'w').write('1')\nos.mkdir('d', 0)\nos.symlink('/', 'a/e')"
+    )
+    sandbox.run("import os\nos.makedirs('a/b')\nos.chmod('a/b', 0)\nos.chmod('a', 0)\nos.chmod('.', 0)")
+    run = sandbox.run("import os\nprint(os.listdir())\nopen('x', 'w').write('1')")
+    assert (run.stdout, run.error) == ("[]\n", None)
+
+
 CALLS = ["if __name__=='__main__': print('m')", "x=5", "print(x)"]
 
 

@@ -64,9 +64,11 @@ class Cell:
                 self._leave()
 
     def _leave(self) -> NoReturn:
-        self._kill_all()
-        self._isolation.clean_folder()
-        os._exit(0)
+        try:
+            self._kill_all()
+            self._isolation.clean_folder()
+        finally:
+            os._exit(0)
 
     def _run(self, request: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
         code, stdin = body[: request["code"]], body[request["code"] :]
@@ -80,8 +82,9 @@ class Cell:
         if running.done is None or not request["persist"]:
             self._end_program()
         else:
+            running.stop()  # so that it cannot start others while they are killed
             self._kill_all(but=running)
-            running.stop()
+            running.take_output()
         done = running.done or {}
         exit_code = running.exit_code if running.exit_code is not None else done.get("exit")
         error = error or done.get("error") or _kind_of_exit(exit_code)
@@ -92,6 +95,7 @@ class Cell:
             "detail": detail,
             "wall_s": time.monotonic() - started,
             "alive": self._program is not None,
+            "accepted": running.accepted,
             "lengths": [len(part) for kept in outputs for part in kept],
             "totals": [output.total for output in running.outputs],
         }
@@ -234,13 +238,14 @@ class _Program:
         self.outputs = outputs
         self.exit_code: int | None = None
         self.killed = False
+        self.accepted = False
         self.done: dict[str, Any] | None = None
         self._stopped = False
         self._cpu_before = 0.0
 
     def begin(self, request: dict[str, Any], code: bytes, stdin: bytes) -> None:
         """Send a run to the program, which may have been stopped since the last."""
-        self.done = None
+        self.done, self.accepted = None, False
         for output in self.outputs:
             output.begin()
         if self._stopped:
@@ -265,6 +270,9 @@ class _Program:
             if received is None:
                 return False
             said = received[0]
+            if not self.accepted:  # its first word comes before any foreign code runs
+                self.accepted = True
+                return True
             self.done = {"exit": int(said["exit"]), "error": said["error"] if said["error"] in _KINDS else "exception"}
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False
@@ -281,16 +289,19 @@ class _Program:
         return spent - (self._cpu_before if since is None else since)
 
     def stop(self) -> None:
-        """Take its output, and let none of its threads run on between calls."""
+        """Let none of its threads run on between calls."""
         os.kill(self.process, signal.SIGSTOP)
         self._stopped = True
+
+    def take_output(self) -> None:
+        """Take what it left in its pipes."""
         for output in self.outputs:
             output.drain()
 
     def close(self) -> None:
-        """Take what it left in its pipes."""
+        """Take what it left, and close all that leads to it."""
+        self.take_output()
         for output in self.outputs:
-            output.drain()
             output.close()
         self.channel.close()
 

@@ -237,6 +237,11 @@ def _bytes_in(folder: str) -> int:
 
 
 def _empty(folder: str) -> None:
+    for place, folders, _ in os.walk(folder):
+        for name in folders:
+            path = os.path.join(place, name)
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
     for entry in os.scandir(folder):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path, ignore_errors=True)

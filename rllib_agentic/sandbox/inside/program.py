@@ -78,6 +78,7 @@ def live(channel: socket.socket, folder: str) -> None:
         if received is None:
             os._exit(0)
         request, body = received
+        channel.sendall(frames.pack({"accepted": True}))
         if module is None:
             module = types.ModuleType("__main__")
             module.__dict__["__builtins__"] = builtins
