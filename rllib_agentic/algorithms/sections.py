@@ -75,7 +75,7 @@ _FAMILIES: dict[str, Any] = {
     "advantages": ESTIMATORS,
     "loss": POLICY_LOSSES,
 }
-_OF_RLLIB = ("lr", "grad_clip", "num_epochs", "minibatch_size")
+TOP_LEVEL_KEYS = ("lr", "grad_clip", "num_epochs", "minibatch_size")
 """Keys of RLlib's own that the learner reads; they stand at the top level, where RLlib's users look for them."""
 
 
@@ -130,7 +130,7 @@ class Sections:
                 entries[name] = _typed(_FAMILIES[name], part)
             else:
                 entries[name] = {} if part is None else part.model_dump(mode="json")
-        for key in _OF_RLLIB:
+        for key in TOP_LEVEL_KEYS:
             entries["learner"].pop(key)
         return entries
 
@@ -250,10 +250,11 @@ def read_sections(given: Mapping[str, Any], config: Any) -> Sections:
 
 def section_types(name: str) -> dict[str, type[Settings]]:
     """The settings classes of a section: by ``type``, or the only one under the empty name."""
-    if name == "environments":
-        return {"": EnvironmentShare}
-    family = FILTERS if name == "filters" else _FAMILIES.get(name)
-    return {"": _PLAIN[name]} if family is None else {kind: family.get(kind) for kind in family}
+    special: dict[str, type[Settings]] = {"critic": ModelSettings, "environments": EnvironmentShare, **_PLAIN}
+    if name in special:
+        return {"": special[name]}
+    family = FILTERS if name == "filters" else _FAMILIES[name]
+    return {kind: family.get(kind) for kind in family}
 
 
 def section_faults(name: str, value: Any) -> list[str]:
@@ -277,13 +278,13 @@ def _read(name: str, value: Any, config: Any) -> Any:
             raise InputError(f"config.filters: expected a list of mappings with a 'type' key, got {value!r}")
         return tuple(FILTERS.parse(entry, f"config.filters[{i}]") for i, entry in enumerate(value))
     if name == "learner" and isinstance(value, Mapping):
-        twice = [key for key in _OF_RLLIB if key in value]
+        twice = [key for key in TOP_LEVEL_KEYS if key in value]
         if twice:
             raise InputError(
                 "\n".join(f"config.learner.{key}: stands at the top level: write config.{key}" for key in twice)
             )
         if config is not None:
-            value = {**value, **{key: getattr(config, key) for key in _OF_RLLIB}}
+            value = {**value, **{key: getattr(config, key) for key in TOP_LEVEL_KEYS}}
     return parse_settings(_PLAIN[name], value, f"config.{name}")
 
 

@@ -9,7 +9,7 @@ from importlib import import_module
 
 from rllib_agentic.cli.console import run_command
 
-COMMANDS = ("train", "evaluate", "example", "envs", "trajectories", "export", "doctor")
+COMMANDS = ("train", "evaluate", "config", "example", "envs", "trajectories", "export", "doctor")
 
 
 def main(arguments: list[str] | None = None) -> int:
