@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -42,15 +44,13 @@ class ArgumentsCheck:
         where = f"tool {tool.name!r}: parameters"
         if not isinstance(schema, Mapping):
             raise InputError(f"{where} must be a JSON-Schema, a mapping, got {schema!r:.120}")
-        kind: type[Validator] = validator_for(schema, default=Draft202012Validator)
         try:
-            kind.check_schema(schema)
+            self._validator = _validator(json.dumps(schema, default=_plain))
         except SchemaError as error:
             at = ".".join(str(part) for part in error.absolute_path) or "its root"
             raise InputError(f"{where} is no JSON-Schema: at {at}: {error.message}") from error
         if schema.get("type", "object") != "object":
             raise InputError(f"{where} must describe an object, a value for each name, got type {schema['type']!r}")
-        self._validator = kind(schema)
 
     def fault(self, arguments: Mapping[str, Any]) -> str | None:
         """What is wrong with the arguments, in words that name the argument; None where nothing is."""
@@ -87,6 +87,19 @@ def check_tools(tools: Sequence[Tool]) -> dict[str, ArgumentsCheck]:
             raise InputError(f"tools: two tools are called {tool.name!r}; rename one of them")
         checks[tool.name] = ArgumentsCheck(tool)
     return checks
+
+
+@lru_cache(maxsize=1024)
+def _validator(schema: str) -> Validator:
+    """Checking a schema takes milliseconds, and environments take in the same tools at every reset."""
+    content = json.loads(schema)
+    kind: type[Validator] = validator_for(content, default=Draft202012Validator)
+    kind.check_schema(content)
+    return kind(content)
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def _explain(error: ValidationError) -> str:

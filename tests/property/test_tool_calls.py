@@ -99,3 +99,17 @@ def test_shortened_texts_keep_their_ends(text: str, most: int) -> None:
     kept = len(head.encode())
     assert text.startswith(head) and kept <= (most + 1) // 2 and "bytes left out]\n" in rest
     assert text.endswith(rest.rpartition("bytes left out]\n")[2])
+
+
+@given(st.dictionaries(st.from_regex(r"x[a-z]{0,4}", fullmatch=True), VALUES, max_size=3))
+@settings(max_examples=40, deadline=None)
+def test_what_a_format_writes_it_reads(arguments: dict) -> None:
+    for calling in ("hermes", "template", "function", "code_as_action", "react", {"type": "xml", "payload": "json"}):
+        (call,) = read(calling, f"So:\n{CALLING.parse(calling).write('search', arguments)}").calls
+        assert call == Call("search", arguments)
+    code = {"code": "print(1)\nprint(2)"}
+    for fenced in ("fenced", {"type": "fenced", "pause": "block"}):
+        assert read(fenced, CALLING.parse(fenced).write("python", code)).calls == (Call("python", code),)
+    plain = {"query": "cats < dogs", "k": 3, "deep": None}
+    texts = {"query": "cats < dogs", "k": "3", "deep": "null"}
+    assert read("xml", CALLING.parse("xml").write("search", plain)).calls == (Call("search", texts, as_text=True),)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pydantic import Field
 
@@ -32,6 +33,11 @@ class CodeAsAction(CallFormat):
             return None
         calls = () if block.code is None else read_python_calls(block.code, names)
         return Found(block.start, block.end, calls)
+
+    def write(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """See :class:`~rllib_agentic.tools.calling.format.CallFormat`."""
+        written = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+        return f"```{self.language}\n{name}({written})\n```\n"
 
     def instructions(self, tools: Sequence[Tool]) -> str:
         """See :class:`~rllib_agentic.tools.calling.format.CallFormat`."""

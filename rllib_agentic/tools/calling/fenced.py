@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from pydantic import Field
 
+from rllib_agentic.errors import InputError
 from rllib_agentic.tools.calling.format import CallFormat, Found, Output, list_tools
 from rllib_agentic.tools.calling.reading import Call
 from rllib_agentic.tools.tool import Tool
@@ -57,6 +58,13 @@ class Fenced(CallFormat):
                 return Found(block.start, asked + len(self._ask), calls)
             position = block.end
         return None
+
+    def write(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """See :class:`~rllib_agentic.tools.calling.format.CallFormat`."""
+        if name != self.tool or set(arguments) != {self.argument}:
+            raise InputError(f"fenced blocks call {self.tool!r} with {self.argument!r} only, not {name!r}")
+        block = f"```{self.language}\n{arguments[self.argument]}\n```\n"
+        return f"{block}{self._ask}" if self.pause == "output" else block
 
     def instructions(self, tools: Sequence[Tool]) -> str:
         """See :class:`~rllib_agentic.tools.calling.format.CallFormat`."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from rllib_agentic.components import Settings
 from rllib_agentic.tools.calling.reading import BadCall, Call
@@ -56,6 +56,14 @@ class CallFormat(Settings, ABC):
         """The marked answer in what was said beside calls and reasoning: the text in the last ``<answer>`` pair."""
         found = _ANSWER.findall(said)
         return found[-1].strip() if found else None
+
+    @abstractmethod
+    def write(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """A call as an agent writes it, with what makes generation pause; for experts and examples.
+
+        Raises:
+            InputError: the format has no way to call this tool.
+        """
 
     @abstractmethod
     def instructions(self, tools: Sequence[Tool]) -> str:

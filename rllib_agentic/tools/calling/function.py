@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rllib_agentic.tools.calling.format import CallFormat, Found, list_tools
@@ -11,6 +11,7 @@ from rllib_agentic.tools.calling.hermes import json_call
 from rllib_agentic.tools.calling.reading import BadCall
 from rllib_agentic.tools.calling.strict_json import JsonFault, decode_from
 from rllib_agentic.tools.tool import Tool
+from rllib_agentic.trajectory.message import dump_json
 
 _BEGINS = re.compile(r"^[ \t]*(?=\{\s*[\"'}\w]|\[\s*\{)", re.MULTILINE)
 
@@ -47,6 +48,10 @@ class FunctionJson(CallFormat):
                 return Found(start, end, tuple(json_call(one, self.name_key, self.arguments_key) for one in payloads))
             at = end
         return None
+
+    def write(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """See :class:`~rllib_agentic.tools.calling.format.CallFormat`."""
+        return dump_json({self.name_key: name, self.arguments_key: dict(arguments)})
 
     def instructions(self, tools: Sequence[Tool]) -> str:
         """See :class:`~rllib_agentic.tools.calling.format.CallFormat`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import Field
@@ -11,6 +11,7 @@ from rllib_agentic.tools.calling.format import CallFormat, Found, list_tools
 from rllib_agentic.tools.calling.reading import BadCall, Call
 from rllib_agentic.tools.calling.strict_json import JsonFault, decode, decode_from
 from rllib_agentic.tools.tool import Tool
+from rllib_agentic.trajectory.message import dump_json
 
 _IGNORED = ("id", "type", "thought")
 
@@ -53,6 +54,11 @@ class Hermes(CallFormat):
         if not text[after:].strip():
             return Found(start, len(text), ())
         return self._unreadable(text, start, after, f"extra data after the object, {self.close} expected")
+
+    def write(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """See :class:`~rllib_agentic.tools.calling.format.CallFormat`."""
+        body = dump_json({self.name_key: name, self.arguments_key: dict(arguments)})
+        return f"{self.open}\n{body}\n{self.close}"
 
     def instructions(self, tools: Sequence[Tool]) -> str:
         """See :class:`~rllib_agentic.tools.calling.format.CallFormat`."""

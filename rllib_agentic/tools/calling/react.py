@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
+from typing import Any
 
 from rllib_agentic.tools.calling.format import CallFormat, Found, Output, list_tools
 from rllib_agentic.tools.calling.python_calls import read_python_calls
 from rllib_agentic.tools.calling.reading import BadCall, Call
 from rllib_agentic.tools.calling.strict_json import JsonFault, decode_from
 from rllib_agentic.tools.tool import Tool
-from rllib_agentic.trajectory.message import Message
+from rllib_agentic.trajectory.message import Message, dump_json
 
 _HEADER = re.compile(
     r"^[ \t]*(Thought|Action Input|Action|Observation|Final Answer)(?: \d+)?[ \t]*:[ \t]*", re.M | re.I
@@ -63,6 +64,10 @@ class ReAct(CallFormat):
                 calls = _with_input(name, text[begin:end].strip())
             return Found(header.start(), end, calls if following or _is_whole(calls) else ())
         return None
+
+    def write(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """See :class:`~rllib_agentic.tools.calling.format.CallFormat`."""
+        return f"Action: {name} {dump_json(dict(arguments))}\nObservation:"
 
     def answer_of(self, said: str) -> str | None:
         """What follows ``Final Answer:``, or stands in ``Finish[...]``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -12,6 +12,7 @@ from rllib_agentic.tools.calling.format import CallFormat, Found, Output, list_t
 from rllib_agentic.tools.calling.reading import BadCall, Call
 from rllib_agentic.tools.calling.strict_json import JsonFault, decode
 from rllib_agentic.tools.tool import Tool
+from rllib_agentic.trajectory.message import dump_json
 
 _CHILD = re.compile(r"\s*<([A-Za-z_][\w.-]*)>(.*?)</\1>\s*", re.DOTALL)
 
@@ -51,6 +52,13 @@ class XmlTags(CallFormat):
         if end < 0:
             return Found(opening.start(), len(text), ())
         return Found(opening.start(), end + len(closing), (self._call(name, text[opening.end() : end].strip()),))
+
+    def write(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """See :class:`~rllib_agentic.tools.calling.format.CallFormat`."""
+        if self.payload == "json":
+            return f"<{name}>{dump_json(dict(arguments))}</{name}>"
+        texts = {key: value if isinstance(value, str) else dump_json(value) for key, value in arguments.items()}
+        return f"<{name}>{''.join(f'<{key}>{text}</{key}>' for key, text in texts.items())}</{name}>"
 
     def instructions(self, tools: Sequence[Tool]) -> str:
         """See :class:`~rllib_agentic.tools.calling.format.CallFormat`."""
