@@ -16,7 +16,7 @@ DOC = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 def test_the_page_is_up_to_date(capsys: Any) -> None:
     assert main(["config", "--markdown"]) == 0
     page = capsys.readouterr().out
-    assert DOC.read_text(encoding="utf-8") == page, "run: rllib config --markdown > docs/configuration.md"
+    assert DOC.read_text(encoding="utf-8") == page, "run: make docs"
 
 
 @pytest.mark.parametrize("section", SECTIONS)
