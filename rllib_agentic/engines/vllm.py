@@ -85,7 +85,8 @@ class VLLMEngine:
 
         self._tokenizer = tokenizer
         self._version = policy_version
-        self._asleep = False
+        self._asleep = self._broken = False
+        self._shapes: dict[str, torch.Size] | None = None
         self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_args(folder, **args)))
         self._longest = int(self._llm.model_config.max_model_len)
         self._vocabulary = int(self._llm.model_config.get_vocab_size())
@@ -135,8 +136,8 @@ class VLLMEngine:
 
     @property
     def alive(self) -> bool:
-        """Whether vLLM's process still works."""
-        return not self._llm.errored
+        """Whether vLLM's process still works, and holds weights that can be used or replaced."""
+        return not (self._llm.errored or self._broken)
 
     async def release(self, episode_id: str) -> None:
         """Nothing: vLLM forgets what was used longest ago."""
@@ -151,7 +152,8 @@ class VLLMEngine:
     async def load_weights(self, version: int, weights: Weights, *, finish_turns: bool = False) -> None:
         """Put new weights in place while turns run: pause, update, reset the prefix cache and check it, resume.
 
-        Where the update fails half way, running turns are ended and nothing is sampled before the next one succeeds.
+        After the first update the names and shapes are known, and weights that differ are refused before anything is
+        touched. An update that fails half way ends running turns and leaves an engine that samples nothing any more.
 
         Args:
             version: of the new weights.
@@ -168,6 +170,7 @@ class VLLMEngine:
         if is_adapter_alone(tensors):
             await self._load_adapter(version, tensors)
             return
+        self._check_fit(tensors)
         async with self._changing:
             await self._llm.pause_generation(mode="wait" if finish_turns else "keep", clear_cache=False)
             self._version = UNKNOWN_VERSION
@@ -177,8 +180,10 @@ class VLLMEngine:
                     raise InfrastructureError("engine_update", "VLLMEngine: the prefix cache was not emptied")
                 await self._llm.update_weight_version(str(version))
                 self._version, self._labelled, self._adapter = version, True, None
+                self._shapes = {name: tensor.shape for name, tensor in tensors.items()}
             finally:
-                if self._version == UNKNOWN_VERSION and self._running:
+                if self._version == UNKNOWN_VERSION:
+                    self._broken = True
                     await self._llm.abort(list(self._running))
                 await self._llm.resume_generation()
 
@@ -225,6 +230,21 @@ class VLLMEngine:
                 f"VLLMEngine: {len(ids)} context tokens and max_tokens={request.max_tokens} exceed max_model_len "
                 f"{self._longest}; shorten the context or the turn"
             )
+
+    def _check_fit(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        if self._broken:
+            raise InputError("VLLMEngine: an update failed half way; start the engine again")
+        known = self._shapes
+        if known is None:
+            return
+        faults = {
+            "missing": known.keys() - tensors.keys(),
+            "without a place in the model": tensors.keys() - known.keys(),
+            "of another shape": {n for n in known.keys() & tensors.keys() if known[n] != tensors[n].shape},
+        }
+        said = [f"{what}: {', '.join(sorted(names)[:5])}" for what, names in faults.items() if names]
+        if said:
+            raise InputError(f"VLLMEngine: weights that do not fit: {'; '.join(said)}. Nothing was loaded.")
 
     def _stale(self, request: GenerationRequest) -> StaleWeightsError:
         loaded = f"version {self._version} is loaded" if self._version >= 0 else "no weights are loaded"
@@ -286,8 +306,10 @@ class VLLMEngine:
             async with self._changing:
                 try:
                     await self._llm.add_lora(request)
-                except _rpc_errors() as error:
-                    raise InputError(f"VLLMEngine: the adapters were not loaded: {error}") from error
+                except _engine_errors() as error:
+                    raise InfrastructureError("engine_lost", f"VLLMEngine: vLLM failed: {error}") from error
+                except Exception as error:  # as above
+                    raise InputError(f"VLLMEngine: the adapters were not loaded: {_first_line(error)}") from error
                 self._adapter, self._version = (version, request), version
 
     async def _receive(self, tensors: dict[str, torch.Tensor]) -> None:
@@ -298,8 +320,10 @@ class VLLMEngine:
         try:
             await asyncio.to_thread(save_file, tensors, path)
             found = await self._llm.collective_rpc("receive_weights", args=(path, expected))
-        except _rpc_errors() as error:
-            raise InputError(f"VLLMEngine: the weights were not loaded: {error}") from error
+        except _engine_errors() as error:
+            raise InfrastructureError("engine_lost", f"VLLMEngine: vLLM failed: {error}") from error
+        except Exception as error:  # whatever vLLM's worker raised comes as a bare Exception
+            raise InputError(f"VLLMEngine: the weights were not loaded: {_first_line(error)}") from error
         finally:
             os.unlink(path)
         wrong = {name for checks in found for name, checksum in checks.items() if checksum != expected[name]}
@@ -359,5 +383,5 @@ def _engine_errors() -> tuple[type[Exception], ...]:
     return EngineDeadError, EngineGenerateError
 
 
-def _rpc_errors() -> tuple[type[Exception], ...]:
-    return (RuntimeError, ValueError, TypeError)
+def _first_line(error: Exception) -> str:
+    return str(error).removeprefix("Call to collective_rpc method failed: ").partition("\n")[0][:500]
