@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 from chat_tokenizers import chatml_tokenizer
 from test_episode import Countries, capitals, plan, renderer, rollout  # type: ignore[import-not-found]
 
+from rllib_agentic.advantages import ESTIMATORS, CriticEstimator, Estimator
 from rllib_agentic.context import Summary
 from rllib_agentic.engines.scripted import ScriptedEngine
 from rllib_agentic.rollout.episode import Rollout
 from rllib_agentic.rollout.note_writer import EngineWriter
+from rllib_agentic.store import TrajectoryReader, TrajectoryWriter
 from rllib_agentic.trajectory import Message, Row, rows_of
 from rllib_agentic.trajectory.checksum import ENGINE_CHECKSUM, checksum_rows
 
@@ -110,3 +113,25 @@ def test_a_writers_long_conversation_loses_its_middle() -> None:
     seen = engine.requests[0].context_ids
     whole = renderer().render(messages)
     assert len(seen) == 40 and seen[:20].tolist() == whole[:20].tolist() and seen[-20:].tolist() == whole[-20:].tolist()
+
+
+def test_nothing_downstream_knows_of_notes(tmp_path: Path) -> None:
+    script = ("Paris", "note one", "Madrid", "note two", "Rome")
+    solved = asyncio.run(rollout(capitals(script), Countries(), early()).run(plan()))
+    unsolved = Countries(rewards=(0.0, 0.0, 0.0))
+    failed = replace(asyncio.run(rollout(capitals(script), unsolved, early()).run(plan())), member=1)
+    tried = 0
+    for name in ESTIMATORS:
+        estimator = ESTIMATORS.parse(name)
+        if isinstance(estimator, CriticEstimator) or not isinstance(estimator, Estimator):
+            continue
+        first, second = estimator([solved, failed])
+        assert first is not None and second is not None and len(first) == len(second) == 5, name
+        rows = rows_of(solved, first)
+        assert sum(int(row.action_mask.sum()) for row in rows) == solved.num_action_tokens
+        tried += 1
+    assert tried >= 4
+    TrajectoryWriter(tmp_path).write(1, [solved])
+    (stored,) = TrajectoryReader(tmp_path)
+    assert [turn.text for turn in stored.trajectory.turns] == [turn.text for turn in solved.turns]
+    assert checksum_rows(rows_of(stored.trajectory, [0.0] * 5)) == solved.metrics[ENGINE_CHECKSUM]
