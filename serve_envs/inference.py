@@ -76,11 +76,19 @@ def build_inference_app(
     ).bind(replicas, model, app)
 
 
-def deploy_inference(model: ModelSettings, settings: VLLMEngineSettings, args: Mapping[str, Any]) -> str:
-    """Start an engine on Serve in the connected Ray cluster, under a name of its own.
+def deploy_inference(
+    model: ModelSettings, settings: VLLMEngineSettings, args: Mapping[str, Any], name: str | None = None
+) -> str:
+    """Start an engine on Serve in the connected Ray cluster.
 
     It lives no longer than who calls this: :func:`undeploy` of ``serve_envs.app`` stops it, and so does the death of
     the caller's process.
+
+    Args:
+        model: which model.
+        settings: replicas and their resources.
+        args: of vLLM's ``AsyncEngineArgs``, see :meth:`VLLMEngineSettings.vllm_args`.
+        name: of the application; None makes one that is not taken.
 
     Returns:
         The application's name.
@@ -88,7 +96,7 @@ def deploy_inference(model: ModelSettings, settings: VLLMEngineSettings, args: M
     Raises:
         InfrastructureError: ``engine_unreachable``: the replicas did not start; the message has their error.
     """
-    app = f"vllm-{uuid.uuid4().hex[:8]}"
+    app = name or f"vllm-{uuid.uuid4().hex[:8]}"
     start_serve(settings.http_port)
     application = build_inference_app(model, settings, args, app=app, lease=Lease.of_caller())
     try:

@@ -8,7 +8,6 @@ import uuid
 from typing import Any
 
 import numpy as np
-import ray
 import safetensors.numpy
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
@@ -129,7 +128,8 @@ class GatewayFace:
         except Exception as error:
             raise InputError(f"weights: expected a safetensors file: {error}") from error
         weights = {f"model.{name}": array for name, array in tensors.items()}
-        await find_store(self._app).publish.remote(Published(version, [ray.put(weights)], finish_turns))
+        newest = Published.of(version, weights, finish_turns=finish_turns)
+        await find_store(self._app).publish.remote(newest)
         found = await self._replicas.broadcast("update").results_async(return_exceptions=True)
         wrong = [one for one in found if isinstance(one, Exception)]
         if wrong:

@@ -46,6 +46,7 @@ class InferenceReplica:
         self._app, self._name = context.app_name, context.replica_tag
         self._store = store
         self._lease = lease
+        self._loaded: str | None = None
         self._changing = asyncio.Lock()
         self._chores: list[asyncio.Task[None]] = []
         folder = await asyncio.to_thread(inference_folder, model)
@@ -105,10 +106,13 @@ class InferenceReplica:
     async def _catch_up(self) -> None:
         async with self._changing:
             published: Published | None = await self._store.newest.remote()
-            if published is None or published.version == self._engine.policy_version:
+            if published is None:
+                return
+            if published.token == self._loaded and published.version == self._engine.policy_version:
                 return
             weights = await published.box[0]
             await self._engine.load_weights(published.version, weights, finish_turns=published.finish_turns)
+            self._loaded = published.token
 
     async def _look_for_weights(self) -> None:
         while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any, NamedTuple
 
 import ray
@@ -14,14 +15,21 @@ class Published(NamedTuple):
     """One version of the weights.
 
     Attributes:
+        token: of this publication alone; two runs may both have a version 3.
         version: its number.
         box: a list of one: the reference to the arrays by name. (Ray would resolve a bare reference.)
         finish_turns: whether running turns end before it is loaded.
     """
 
+    token: str
     version: int
     box: list[Any]
     finish_turns: bool
+
+    @classmethod
+    def of(cls, version: int, weights: dict[str, Any], *, finish_turns: bool) -> Published:
+        """Put the weights into the object store."""
+        return cls(uuid.uuid4().hex, version, [ray.put(weights)], finish_turns)
 
 
 class WeightStore:

@@ -64,7 +64,7 @@ class Inference:
             return
         from serve_envs.weight_store import Published, find_store
 
-        newest = Published(version, [ray.put(dict(weights))], finish_turns)
+        newest = Published.of(version, dict(weights), finish_turns=finish_turns)
         ray.get(find_store(self.address).publish.remote(newest))
         self._on_all("wake" if self._asleep else "update")
         self._asleep = False

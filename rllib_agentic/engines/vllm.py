@@ -319,16 +319,14 @@ class VLLMEngine:
         os.close(handle)
         try:
             await asyncio.to_thread(save_file, tensors, path)
-            found = await self._llm.collective_rpc("receive_weights", args=(path, expected))
+            compared = await self._llm.collective_rpc("receive_weights", args=(path, expected))
         except _engine_errors() as error:
             raise InfrastructureError("engine_lost", f"VLLMEngine: vLLM failed: {error}") from error
         except Exception as error:  # whatever vLLM's worker raised comes as a bare Exception
             raise InputError(f"VLLMEngine: the weights were not loaded: {_first_line(error)}") from error
         finally:
             os.unlink(path)
-        wrong = {name for checks in found for name, checksum in checks.items() if checksum != expected[name]}
-        if wrong:
-            logger.debug("kept in another dtype or layout, so not compared: %s", sorted(wrong))
+        logger.debug("%s of %d sampled tensors compared, one figure a worker", compared, len(expected))
 
 
 def _shared_memory() -> Path | None:

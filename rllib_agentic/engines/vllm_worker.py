@@ -20,26 +20,26 @@ class WeightReceiver:
     model_runner: Any
     model_config: Any
 
-    def receive_weights(self, path: str, expected: Mapping[str, int]) -> dict[str, int]:
+    def receive_weights(self, path: str, expected: Mapping[str, int]) -> int:
         """Load a safetensors file that holds a whole checkpoint under Hugging Face names.
 
         Args:
             path: readable from this worker.
-            expected: checksums of some tensors as they were sent.
+            expected: checksums of a sample of tensors, as they were sent.
 
         Returns:
-            Checksums of those parameters that the engine keeps under their checkpoint name and in their own shape.
+            How many tensors of the sample were compared with what the model holds now; the others are kept in another
+            form (fused, packed, or in parts).
 
         Raises:
-            ValueError: a tensor came damaged, has no place in the model, or one of the model's was not sent. The
-                weights are then not to be used.
+            ValueError: a tensor came damaged, has no place in the model, was not loaded, or one of the model's was not
+                sent. The weights are then not to be used.
         """
         model = self.model_runner.get_model()
         names = {name.replace(".base_layer.", ".") for name, _ in model.named_parameters()}
         with safe_open(path, framework="pt") as file:
-            damaged = [
-                name for name, checksum in expected.items() if tensor_checksum(file.get_tensor(name)) != checksum
-            ]
+            sample = {name: file.get_tensor(name) for name in expected}
+            damaged = [name for name, tensor in sample.items() if tensor_checksum(tensor) != expected[name]]
             if damaged:
                 raise ValueError(f"weights that came are not those that were sent: {', '.join(damaged)}")
             initialize_layerwise_reload(model)
@@ -51,12 +51,16 @@ class WeightReceiver:
         _repack_tied_head(model)
         self.model_runner.reset_lora_state()
         self.model_runner.reset_encoder_cache()
-        return self.weight_checksums(list(expected))
+        return _compare(model, sample)
 
-    def weight_checksums(self, names: list[str]) -> dict[str, int]:
-        """Checksums of those of the named parameters that are kept as they are in a checkpoint."""
-        parameters = dict(self.model_runner.get_model().named_parameters())
-        return {name: tensor_checksum(parameters[name].detach()) for name in names if name in parameters}
+
+def _compare(model: torch.nn.Module, sample: Mapping[str, torch.Tensor]) -> int:
+    held = dict(model.named_parameters())
+    same_form = {n: t for n, t in sample.items() if n in held and held[n].shape == t.shape}
+    wrong = [n for n, t in same_form.items() if not torch.equal(held[n].detach().cpu(), t.to(held[n].dtype))]
+    if wrong:
+        raise ValueError(f"the model does not hold what was sent: {', '.join(wrong)}")
+    return len(same_form)
 
 
 def _repack_tied_head(model: torch.nn.Module) -> None:

@@ -186,6 +186,15 @@ def test_weights_that_do_not_fit_stop_the_run(service: Service) -> None:  # WS04
     assert service.difference(request(), service.turns([request()])[0]) < TOLERANCE
 
 
+def test_another_run_with_the_same_number_of_a_version_brings_other_weights(service: Service) -> None:
+    before = service.turns([request()])[0]
+    nudge(service.model, 2)
+    service.version -= 1
+    service.publish()  # the number that is loaded already
+    (after,) = service.turns([request(policy_version=service.version)])
+    assert service.difference(request(), after) < TOLERANCE < service.difference(request(), before)
+
+
 def test_a_killed_replica_costs_no_episode_and_its_successor_has_the_newest_weights(service: Service) -> None:
     long = [request(max_tokens=300, seed=s, episode_id=f"long{s}") for s in range(6)]
 
