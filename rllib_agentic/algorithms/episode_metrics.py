@@ -14,7 +14,8 @@ def episode_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """Flat metrics of a batch; means are over valid trajectories, and absent where there are none.
 
     ``*_frac`` are shares of episodes, ``*_rate`` shares of turns or attempts; ``tool_error_rate`` is the share of tool
-    calls that ran and failed. ``env/NAME`` is the sum over an episode's turns of what the environment reports as NAME.
+    calls that ran and failed, ``code_success_rate`` (where there was code) the share of its runs without an error.
+    ``env/NAME`` is the sum over an episode's turns of what the environment reports as NAME.
     Token counts are tokens.
     """
     valid = [t for t in trajectories if t.invalid is None]
@@ -51,6 +52,8 @@ def episode_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         "episode_seconds_mean": float(np.mean([t.metrics.get("seconds", 0.0) for t in valid])),
         "env_seconds_mean": float(np.mean([t.metrics.get("env_seconds", 0.0) for t in valid])),
     }
+    if runs := sum(turn.metrics.get("code_runs", 0.0) for turn in turns):
+        metrics["code_success_rate"] = sum(turn.metrics.get("code_ok", 0.0) for turn in turns) / runs
     for name in sorted({name for turn in turns for name in turn.rewards}):
         per_episode = [sum(turn.rewards.get(name, 0.0) for turn in t.turns) for t in valid]
         metrics[f"reward/{name}"] = float(np.mean(per_episode))

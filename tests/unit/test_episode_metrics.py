@@ -30,3 +30,10 @@ def test_what_environments_report_is_summed_over_turns_and_averaged_over_episode
 def test_rates_are_there_without_any_call() -> None:
     metrics = episode_metrics([episode(turn())])
     assert metrics["tool_error_rate"] == 0.0 and metrics["tool_parse_error_rate"] == 0.0
+
+
+def test_the_share_of_code_that_runs_counts_runs_not_episodes() -> None:
+    first = episode(turn(code_runs=1.0, code_ok=0.0), turn(code_runs=3.0, code_ok=3.0))
+    second = episode(turn(code_runs=1.0, code_ok=1.0))
+    assert episode_metrics([first, second])["code_success_rate"] == pytest.approx(4 / 5)
+    assert "code_success_rate" not in episode_metrics([episode(turn())])
