@@ -62,10 +62,11 @@ def check_types(config: object, given: Mapping[str, Any]) -> list[str]:
             continue
         if default is None or value is None or has_search_space(value):
             continue
+        whole = not key.startswith(("num_gpus_", "num_cpus_"))  # Ray gives parts of a GPU or CPU too
         wrong = (
             (isinstance(default, bool) and not isinstance(value, bool))
             or (isinstance(default, int | float) and not isinstance(default, bool) and not _is_number_like(value))
-            or (isinstance(default, int) and not isinstance(default, bool) and isinstance(value, float))
+            or (isinstance(default, int) and not isinstance(default, bool) and isinstance(value, float) and whole)
         )
         if wrong:
             faults.append(f"config.{key}: expected {type(default).__name__}, got {value!r} ({type(value).__name__})")

@@ -160,3 +160,5 @@ def test_types_of_rllibs_own_keys() -> None:
         check_types(GRPO.get_default_config(), {"lr": [[0, 1e-3], [100, 0.0]], "num_learners": 2, "seed": None}) == []
     )
     assert check_types(GRPO.get_default_config(), {"evaluation_at_start": "yes"}) != []
+    assert check_types(GRPO.get_default_config(), {"num_gpus_per_learner": 0.5, "num_cpus_per_env_runner": 0.25}) == []
+    assert check_types(GRPO.get_default_config(), {"num_env_runners": 1.5, "num_gpus_per_learner": "half"}) != []
