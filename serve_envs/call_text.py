@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rllib_agentic.errors import InputError
 from rllib_agentic.tools import Tool, ToolUse
-from rllib_agentic.tools.calling.hermes import Hermes
 
 
 def write_call(use: ToolUse, name: str, arguments: Mapping[str, Any]) -> str:
     r"""One call, in the format that the environment reads.
 
     Raises:
-        InputError: the format is not Hermes', the only one that experts write.
+        InputError: the format has no way to call this tool.
 
     Example:
         >>> write_call(ToolUse(), "add", {"a": 1})
         '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
     """
-    calling = use.calling
-    if type(calling) is not Hermes:
-        raise InputError(f"experts write calls in the format hermes only; this environment reads {calling!r:.60}")
-    body = json.dumps({calling.name_key: name, calling.arguments_key: dict(arguments)}, ensure_ascii=False)
-    return f"{calling.open}\n{body}\n{calling.close}"
+    return use.calling.write(name, arguments)
 
 
 def random_call(use: ToolUse, tools: Sequence[Tool], words: Sequence[Any], draw: random.Random) -> str:
@@ -60,9 +53,11 @@ def _value(schema: Mapping[str, Any], words: Sequence[Any], draw: random.Random)
         return None
     if kind == "boolean":
         return draw.random() < 0.5
+    if kind in ("integer", "number") and "minimum" in schema and "maximum" in schema:
+        return draw.randint(schema["minimum"], schema["maximum"])
     if kind in ("integer", "number"):
         numbers = [word for word in words if isinstance(word, int | float) and not isinstance(word, bool)]
         fitting = [number for number in numbers if kind == "number" or isinstance(number, int)]
-        return draw.choice(fitting) if fitting else draw.randint(schema.get("minimum", 0), schema.get("maximum", 10))
+        return draw.choice(fitting) if fitting else draw.randint(0, 10)
     texts = [word for word in words if isinstance(word, str)]
     return draw.choice(texts) if texts else "x"

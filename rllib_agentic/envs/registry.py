@@ -78,6 +78,15 @@ _BUILT_IN = (
     ),
     EnvEntry("maze", "serve_envs.maze.env:MazeEnv", "find the way to a goal between walls"),
     EnvEntry(
+        "sciworld",
+        "serve_envs.sciworld.env:SciWorld",
+        "do experiments of primary-school science in a text world",
+        modules=("scienceworld", "py4j"),
+        extra="sciworld",
+        programs=("java",),
+        debian=("openjdk-17-jre-headless",),
+    ),
+    EnvEntry(
         "searchqa",
         "serve_envs.searchqa.env:SearchQA",
         "answer questions that take several look-ups in reference texts",
@@ -116,6 +125,16 @@ _BUILT_IN = (
         extra="textworld_express",
         programs=("java",),
         debian=("openjdk-17-jre-headless",),
+    ),
+    EnvEntry("toolbox", "serve_envs.toolbox.env:Toolbox", "errands in five services, done by calling tools"),
+    EnvEntry(
+        "webarena_local",
+        "serve_envs.webarena_local.env:WebArenaLocal",
+        "work in an issue tracker: file, change, comment, look up, administer",
+        modules=("playwright", "roundup"),
+        extra="webarena_local",
+        programs=("chromium-headless-shell",),
+        debian=("chromium-headless-shell",),
     ),
     EnvEntry("wordle", "serve_envs.wordle.env:Wordle", "find a hidden word in six guesses"),
 )

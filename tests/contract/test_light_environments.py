@@ -10,8 +10,9 @@ from rllib_agentic.envs.checker import check_env
 from rllib_agentic.envs.registry import env_class, make_env
 from rllib_agentic.errors import InputError
 
-DEFAULTS = ("babyai", "maze", "sokoban", "sqlgym", "wordle")
+DEFAULTS = ("babyai", "maze", "sokoban", "sqlgym", "toolbox", "wordle")
 VARIANTS: tuple[tuple[str, dict], ...] = (
+    ("toolbox", {"domains": ["todo", "sheet"], "progress_reward": 0.5}),
     ("babyai", {"levels": ["GoToLocal", "PutNextLocal"], "actions": "primitive", "reward": "minigrid"}),
     ("maze", {"size": 8, "loops": 0.0, "show": "map", "train": 20, "validation": 5, "test": 10}),
     ("maze", {"show": "ways", "trail": False, "step_reward": -0.01, "train": 20, "validation": 5, "test": 10}),
