@@ -156,7 +156,9 @@ def for_stale_data(parts: Mapping[str, Any]) -> dict[str, Any]:
         corrected = {"recompute_old_logprobs": True, "importance": Importance(mode="token_truncate")}
         changed["learner"] = learner.model_copy(update=corrected)
     drift = diagnostics.drift
-    if drift is not None and "max_stale_versions" not in drift.model_fields_set:
-        patient = drift.model_copy(update={"max_stale_versions": staleness})
-        changed["diagnostics"] = diagnostics.model_copy(update={"drift": patient})
+    if drift is not None:
+        # Old tokens differ from the policy that is trained because it has moved, not because engine and learner disagree.
+        patient = {"max_stale_versions": staleness, "max_kl": 0.2, "min_ess": 0.5}
+        unsaid = {name: value for name, value in patient.items() if name not in drift.model_fields_set}
+        changed["diagnostics"] = diagnostics.model_copy(update={"drift": drift.model_copy(update=unsaid)})
     return changed
