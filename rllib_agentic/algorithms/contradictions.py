@@ -157,7 +157,7 @@ def for_stale_data(parts: Mapping[str, Any]) -> dict[str, Any]:
         changed["learner"] = learner.model_copy(update=corrected)
     drift = diagnostics.drift
     if drift is not None:
-        # Old tokens differ from the policy that is trained because it has moved, not because engine and learner disagree.
+        # Old tokens differ from the policy that is trained because it has moved; that is no disagreement of engines.
         patient = {"max_stale_versions": staleness, "max_kl": 0.2, "min_ess": 0.5}
         unsaid = {name: value for name, value in patient.items() if name not in drift.model_fields_set}
         changed["diagnostics"] = diagnostics.model_copy(update={"drift": drift.model_copy(update=unsaid)})
