@@ -24,6 +24,7 @@ from rllib_agentic.envs.env import EnvSchema, Observation
 from rllib_agentic.envs.faults import EnvFault, FaultCode
 from rllib_agentic.errors import InputError
 from serve_envs.single import EnvService, require
+from serve_envs.wordle.words import all_guesses
 
 _Handler = Callable[..., Coroutine[Any, Any, Any]]
 _CHECK_BITS = 12
@@ -91,6 +92,8 @@ class _Dialect:
         action = body.get("action")
         if not isinstance(action, str):
             raise EnvFault(FaultCode.BAD_INPUT, f"'action' must be a text, got {action!r}")
+        if style.verb:
+            action = action.strip().removeprefix(style.verb)
         stepped = await require(self._service, wire.ActRequest(session_id=session_id, nonce=uuid4().hex, action=action))
         assert isinstance(stepped, wire.StepAnswer)
         result = stepped.result
@@ -148,7 +151,8 @@ class _Dialect:
         return _text((await self._stands(id, env_idx)).first).partition("\n\nGoal:")[0]
 
     async def vocabulary(self, id: int | None = None, env_idx: int | None = None, split: str | None = None) -> Any:
-        return list((await self._stands(id, env_idx)).first.info.get("vocabulary", ()))
+        await self._stands(id, env_idx)
+        return list(all_guesses())
 
     async def _know(self) -> tuple[AgentGymStyle, EnvSchema]:
         if self._schema is None:

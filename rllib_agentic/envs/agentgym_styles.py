@@ -35,6 +35,7 @@ class AgentGymStyle:
         lists_actions: answers carry ``available_actions``.
         closes: the server has ``POST /close``.
         begins: ``POST /create`` begins an episode at once.
+        verb: what that server's actions begin with and ours do not; left out on our servers.
         describes_task: a reset also carries ``task_description``, which belongs before the observation.
     """
 
@@ -52,6 +53,7 @@ class AgentGymStyle:
     lists_actions: bool = False
     closes: bool = False
     begins: bool = False
+    verb: str = ""
     describes_task: bool = False
 
 
@@ -62,7 +64,7 @@ AGENTGYM_STYLES: Mapping[str, AgentGymStyle] = {
     "sciworld": AgentGymStyle(score_scale=100.0, success_reward=100.0, closes=True, describes_task=True),
     "textcraft": AgentGymStyle(create_body={}, closes=True, begins=True),
     "alfworld": AgentGymStyle(task="game", reset_extra={"world_type": "Text"}, lists_actions=True, closes=True),
-    "maze": AgentGymStyle(task="game"),
+    "maze": AgentGymStyle(task="game", verb="move "),
     "wordle": AgentGymStyle(task="seed", begins=True),
     "searchqa": AgentGymStyle(
         session="env_idx", create_body={"id": 0}, create="text", task="id", reset="text", info=True, closes=True

@@ -42,6 +42,7 @@ def check_env(
     expert_success: float = 1.0,
     expert_turns: int = 200,
     processes: bool = True,
+    tasks_compared: int = 200,
 ) -> list[Finding]:
     """Try an environment on everything that training relies on.
 
@@ -51,6 +52,7 @@ def check_env(
         expert_success: share of the tasks that the environment's own expert must solve, where it has one.
         expert_turns: the most actions that the expert may take.
         processes: also compare with a new Python process under another hash seed.
+        tasks_compared: how many tasks of each split are looked at for one that is in two splits.
 
     Returns:
         What is to be mended; empty for an environment that is fit for training.
@@ -90,7 +92,7 @@ def check_env(
     run("lifecycle", lambda: _check_lifecycle(make, scripts))
     run("actions", lambda: _check_actions(make, schema, tasks))
     run("rewards", lambda: _check_rewards(make, schema, scripts))
-    run("splits", lambda: _check_splits(make, schema))
+    run("splits", lambda: _check_splits(make, schema, tasks_compared))
     run("expert", lambda: _check_expert(make, tasks, expert_success, expert_turns))
     return findings
 
@@ -307,7 +309,7 @@ def _check_rewards(make: Callable[[], Env], schema: EnvSchema, scripts: list[Scr
     env.close()
 
 
-def _check_splits(make: Callable[[], Env], schema: EnvSchema, at_most: int = 200) -> Iterator[str]:
+def _check_splits(make: Callable[[], Env], schema: EnvSchema, at_most: int) -> Iterator[str]:
     env = make()
     owners: dict[str, tuple[str, int]] = {}
     for split, size in schema.splits.items():

@@ -196,3 +196,34 @@ def test_real_textcraft() -> None:
             assert answer["observation"] == expected.observation.messages[0].content
         assert answer["reward"] == 1.0
         http.close()
+
+
+def test_real_wordle_hands_out_its_vocabulary() -> None:
+    """The client of the repository asks for it before its first reset."""
+    from serve_envs.wordle.env import Wordle
+
+    with served(make_http_app(EnvWorker(EnvHost(Wordle)))) as url:
+        http = httpx.Client(base_url=f"{url}/agentgym", timeout=20, trust_env=False)
+        session = post(http, "/create")["id"]
+        words = http.get(f"/filtered_vocab?id={session}").json()
+        assert len(words) > 1000 and all(len(word) == 5 for word in words)
+        post(http, "/reset", id=session, seed=7)
+        seen = post(http, "/step", id=session, action=" ".join(words[0]))
+        assert set(seen) >= {"observation", "reward", "done"} and not seen["done"]
+        http.close()
+
+
+def test_real_maze_takes_the_repositorys_actions() -> None:
+    from serve_envs.maze.env import MazeEnv
+
+    with served(make_http_app(EnvWorker(EnvHost(MazeEnv)))) as url:
+        http = httpx.Client(base_url=f"{url}/agentgym", timeout=20, trust_env=False)
+        session = post(http, "/create")["id"]
+        post(http, "/reset", id=session, game=0)
+        twin = MazeEnv()
+        twin.reset("train", 0, 0)
+        for action in ("move up", "move left", "move down"):
+            expected = twin.step(action.removeprefix("move ")).observation.messages[0].content
+            assert post(http, "/step", id=session, action=action)["observation"] == expected
+            assert "no action" not in expected
+        http.close()

@@ -1,0 +1,1 @@
+"""ScienceWorld: thirty kinds of experiments of primary-school science in a text world."""

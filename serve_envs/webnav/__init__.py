@@ -1,0 +1,1 @@
+"""MiniWoB++'s web pages in a real browser."""
