@@ -92,14 +92,15 @@ def test_a_resumed_sweep_leaves_alone_what_is_done(tmp_path: Path) -> None:
     assert iterations(go(raised(sweep, 4))) == [3, 4]
 
 
-def test_asha_ends_the_worse_trials_early(tmp_path: Path) -> None:
-    scheduler = {"type": "ASHAScheduler", "grace_period": 1, "max_t": 4, "reduction_factor": 2}
-    one_at_a_time = {"scheduler": scheduler, "num_samples": 2, "max_concurrent_trials": 1, "stop": {}}
-    sweep = experiment(tmp_path, "asha", metric="env_runners/num_episodes_lifetime", **one_at_a_time)
+def test_asha_ends_its_trials_and_what_it_ended_is_noted(tmp_path: Path) -> None:
+    scheduler = {"type": "ASHAScheduler", "grace_period": 1, "max_t": 3, "reduction_factor": 2}
+    sweep = experiment(tmp_path, "asha", scheduler=scheduler, stop={}, metric="env_runners/episode_return_mean")
     outcomes = go(sweep)
-    assert len(outcomes) == 4 and max(o.iterations for o in outcomes) == 4
+    assert max(o.iterations for o in outcomes) == 3 and {o.status for o in outcomes} == {"finished"}
+    notes = [json.loads((Path(o.folder) / END_NOTE).read_text())["reason"] for o in outcomes]
+    assert notes == ["scheduler", "scheduler"]
     ranked, places = write_sweep(sweep, outcomes, tmp_path / "written")
-    assert len(ranked.ranked) == 4 and Path(places["plot"]).is_file()
+    assert len(ranked.ranked) == 2 and Path(places["plot"]).is_file()
 
 
 def test_pbt_carries_weights_and_changes_settings(tmp_path: Path) -> None:
