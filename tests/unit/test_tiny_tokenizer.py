@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rllib_agentic.envs.registry import env_entries, make_env
+from rllib_agentic.envs.registry import make_env
 from rllib_agentic.rl_module.model_loading import load_tokenizer
 from rllib_agentic.rl_module.model_settings import ModelSettings
-from rllib_agentic.rl_module.tiny.build_tokenizer import FOLDER, VOCABULARY, build_tokenizer
+from rllib_agentic.rl_module.tiny.build_tokenizer import CORPUS_ENVIRONMENTS, FOLDER, VOCABULARY, build_tokenizer
 
 TOKENIZER = load_tokenizer(ModelSettings(preset="tiny"))
 
@@ -41,7 +41,7 @@ def test_common_words_are_one_token(word):
     assert len(encode(word)) == 1
 
 
-@pytest.mark.parametrize("name", [entry.name for entry in env_entries() if not entry.missing()])
+@pytest.mark.parametrize("name", CORPUS_ENVIRONMENTS)
 def test_an_environments_words_are_mostly_one_token_each(name):
     env = make_env(name)
     texts = []

@@ -21,11 +21,23 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from rllib_agentic.envs.env import Env
-from rllib_agentic.envs.registry import env_entries, make_env
+from rllib_agentic.envs.baselines import HasExpert
+from rllib_agentic.envs.env import Env, StepResult
+from rllib_agentic.envs.registry import make_env
 
 FOLDER = Path(__file__).parent
-VOCABULARY = 2048
+VOCABULARY = 4096
+CORPUS_ENVIRONMENTS = (
+    "babyai",
+    "bandit",
+    "frozenlake",
+    "math_python",
+    "maze",
+    "sokoban",
+    "textcraft",
+    "wordle",
+)
+"""Whose words become tokens: the environments with few words. All other text is spelled in pieces of words."""
 PAD, TURN_START, TURN_END = "<|pad|>", "<|im_start|>", "<|im_end|>"
 # ChatML, and nothing that the conversation does not say: no default system prompt.
 CHAT_TEMPLATE = (
@@ -40,15 +52,18 @@ _TASKS, _TURNS = 300, 12
 
 
 def collect_corpus() -> dict[str, int]:
-    """Words (as the tokenizer splits text) and how often they occur in the training splits of all environments."""
+    """Words (as the tokenizer splits text) and how often they occur in the training splits of the environments.
+
+    Heard are the observations, the admissible actions, and what the expert says where there is one.
+    """
     splitter = _splitter()
     words: Counter[str] = Counter()
     for word in _ALWAYS.split():
         words.update(piece for form in (word, f" {word}") for piece, _ in splitter.pre_tokenize_str(form))
-    for entry in env_entries():
-        env = make_env(entry.name)
+    for name in CORPUS_ENVIRONMENTS:
+        env = make_env(name)
         try:
-            for text in _texts(env, entry.name):
+            for text in _texts(env, name):
                 words.update(piece for piece, _ in splitter.pre_tokenize_str(text))
         finally:
             env.close()
@@ -96,17 +111,20 @@ def _texts(env: Env, name: str) -> Iterator[str]:
     for index in range(min(_TASKS, schema.splits["train"])):
         chooser = random.Random(f"{name}/{index}")
         observation = env.reset("train", index, index)
+        result: StepResult | None = None
         for _ in range(_TURNS):
             yield from (message.content for message in observation.messages)
-            actions = observation.actions or ()
+            actions = list(observation.actions or ())
             yield from actions
+            if result is not None and (result.terminated or result.truncated):
+                break
+            if isinstance(env, HasExpert):
+                actions.append(env.expert_action())
+                yield actions[-1]
             if not actions:
                 break
             result = env.step(chooser.choice(actions))
             observation = result.observation
-            if result.terminated or result.truncated:
-                yield from (message.content for message in observation.messages)
-                break
 
 
 def _damped(corpus: dict[str, int]) -> Iterator[str]:
