@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 from rllib_agentic.algorithms.collected import Collected
 from rllib_agentic.algorithms.config import AgenticConfig
@@ -16,7 +17,8 @@ class AgentEvolConfig(AgenticConfig):
     Every iteration samples with the current policy, weighs each trajectory by its return (what returns nothing is left
     out), adds ``offline.trajectories_per_iteration`` stored ones if there are any, and takes optimizer steps on both.
     ``offline.clone_iterations`` iterations at the start imitate the stored ones alone: the paper's behaviour cloning,
-    which makes the base agent. Without stored trajectories this is rejection sampling.
+    which makes the base agent. Without stored trajectories this is rejection sampling. ``offline.restart`` trains the
+    first weights anew in every iteration, as ReST-EM does (arXiv:2312.06585), against drift and overfitting.
 
     Example:
         >>> AgentEvolConfig().environment("frozenlake").sections().advantages.weight
@@ -37,6 +39,7 @@ class AgentEvol(Offline):
     """Exploration and weighted cloning; see :class:`AgentEvolConfig`."""
 
     config_class = AgentEvolConfig
+    restarts: ClassVar[bool] = True
 
     def training_step(self) -> None:
         """One iteration: of stored trajectories alone at the start where asked for, else sampled and merged."""
@@ -45,6 +48,13 @@ class AgentEvol(Offline):
             return
         self._refresh_runners()
         super().training_step()
+
+    def _learn(self, update: Update) -> dict[str, float]:
+        if self._sections.offline.restart and update.batch is not None:
+            for result in self.learner_group.foreach_learner(lambda learner: learner.restart()):
+                if not result.ok:
+                    raise result.get()
+        return super()._learn(update)
 
     def _make_update(self, collected: Collected, iteration: int) -> Update:
         if self._data is None:

@@ -80,6 +80,8 @@ def contradictions(parts: Mapping[str, Any], config: Any) -> list[str]:
         )
     if rollout.max_staleness > 0 and config.algo_class.offline_use != "never":
         faults.append(f"config.rollout.max_staleness: {config.algo_class.__name__} does not sample while it learns")
+    if parts["offline"].restart and not getattr(config.algo_class, "restarts", False):
+        faults.append(f"config.offline.restart: has no effect with {config.algo_class.__name__}")
     if parts["offline"].has_data and config.algo_class.offline_use == "never":
         faults.append(f"config.offline: {config.algo_class.__name__} samples all that it trains on")
     if not isinstance(config.env, str):

@@ -146,11 +146,10 @@ class Sections:
         seed = seed_of(self.seed, "dropout") if drops else None
         learner = self.learner
         if critic is not None and self.critic is not None and learner.value.lr is None:
-            value = learner.value.model_copy(
-                update={"lr": learner.lr}
-            )  # a model of its own has a norm of its own to clip
+            # a model of its own has a gradient norm of its own to clip
+            value = learner.value.model_copy(update={"lr": learner.lr})
             learner = learner.model_copy(update={"value": value})
-        return LearnerSetup(learner, self.loss, self.rollout.temperature, critic, seed)
+        return LearnerSetup(learner, self.loss, self.rollout.temperature, critic, seed, self.offline.restart)
 
     def make_renderer(self, model: Any, tokenizer: Any) -> Renderer:
         """The model's chat format, with every id that its generation config ends a turn on."""

@@ -49,6 +49,7 @@ class AgenticLearner(TorchLearner):
         module = self.module[DEFAULT_MODULE_ID]
         if self.distributed:
             broadcast_from_first([*module.parameters(), *module.buffers()])
+        self._first_weights = module.get_state() if self._setup.restarts else None
         (optimizer,) = self._named_optimizers.values()
         self._trainer = RowTrainer(
             self._scorer(module, critic=self._setup.critic is not None),
@@ -70,6 +71,15 @@ class AgenticLearner(TorchLearner):
         report = self._trainer.train(batch)
         self._weights_seq_no += 1
         return report
+
+    def restart(self) -> None:
+        """Back to the weights that this learner was built with, with a new optimizer and its schedule at step 0."""
+        if self._first_weights is None:
+            raise RuntimeError("AgenticLearner: its first weights were not kept, because nothing restarts it")
+        self.module[DEFAULT_MODULE_ID].set_state(self._first_weights)
+        for optimizer in self._named_optimizers.values():
+            optimizer.state.clear()
+        self._trainer.optimizer_steps = 0
 
     def reference_logprobs(self, rows: Sequence[Row]) -> dict[int, Floats]:
         """Score this learner's share of rows under the frozen reference policy.

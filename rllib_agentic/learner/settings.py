@@ -138,6 +138,7 @@ class LearnerSetup:
         temperature: of sampling; scoring divides the logits by the same.
         critic: the estimator of section ``advantages`` where it needs a critic, else None.
         dropout_seed: of the dropout before the adapters; None where there is none.
+        restarts: whether the learner is asked to begin anew, and so remembers its first weights.
     """
 
     settings: LearnerSettings
@@ -145,6 +146,7 @@ class LearnerSetup:
     temperature: float = 1.0
     critic: CriticEstimator | None = None
     dropout_seed: int | None = None
+    restarts: bool = False
 
     @property
     def needs_reference(self) -> bool:

@@ -67,6 +67,8 @@ class OfflineSettings(Settings):
         trajectories_per_iteration: how many an iteration trains on. Every trajectory comes up once before any comes
             again, and more often in one iteration only where fewer than this are there. A pair counts as two.
         clone_iterations: AgentEvol: so many iterations at the start imitate stored trajectories alone.
+        restart: AgentEvol: every iteration trains the weights of the start of the run, with a new optimizer, on what
+            the policy of the last iteration explored; without, it goes on from that policy.
     """
 
     paths: tuple[str, ...] = ()
@@ -78,6 +80,7 @@ class OfflineSettings(Settings):
     pairs: PairSettings = PairSettings()
     trajectories_per_iteration: int = Field(default=128, ge=1)
     clone_iterations: int = Field(default=0, ge=0)
+    restart: bool = False
 
     @field_validator("paths", mode="before")
     @classmethod

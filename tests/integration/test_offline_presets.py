@@ -129,6 +129,26 @@ def test_agent_evol_merges_what_it_explored_with_what_was_stored(tmp_path: Path)
     assert result["learners"][DEFAULT_MODULE_ID]["trained_tokens"] > mine
 
 
+def test_agent_evol_can_train_the_first_weights_anew() -> None:
+    offline = {"collect": {"episodes": 12}, "trajectories_per_iteration": 12, "restart": True}
+    algo = build("AgentEvol", offline=offline)
+    try:
+        first = learner_weights(algo)
+        algo.train()
+        trained = learner_weights(algo)
+        algo.learner_group.foreach_learner(lambda learner: learner.restart())
+        again = learner_weights(algo)
+        result = algo.train()["learners"][DEFAULT_MODULE_ID]
+    finally:
+        algo.stop()
+    assert any(not np.array_equal(first[name], trained[name]) for name in first)
+    for name in first:
+        np.testing.assert_array_equal(first[name], again[name], err_msg=name)
+    assert result["lifetime_optimizer_steps"] == result["optimizer_steps"] == 2
+    with pytest.raises(InputError, match=r"offline\.restart: has no effect with SFT"):
+        build("SFT", offline={"collect": {"episodes": 12}, "restart": True})
+
+
 def test_dpo_pairs_what_it_samples(tmp_path: Path) -> None:
     store = {"enabled": True, "path": str(tmp_path / "store")}
     algo = build("DPO", store=store)
