@@ -33,6 +33,7 @@ FORBIDDEN = {
     "diagnostics": {"engines", "rollout", "algorithms", "learner", "envs", "rl_module", "store", "tracking", "cli"},
     "curriculum": {"engines", "algorithms", "learner", "envs", "rl_module", "store", "tracking", "cli"},
     "rollout": {"algorithms", "learner", "store", "tracking", "cli", "losses", "advantages"},
+    "offline": {"algorithms", "learner", "losses", "advantages", "tracking", "cli"},
     "learner": {"algorithms", "rollout", "store", "tracking", "cli", "envs", "engines"},
     "store": {"algorithms", "rollout", "learner", "tracking", "cli", "envs", "engines"},
     "tracking": {"algorithms", "rollout", "learner", "cli", "envs", "engines"},
