@@ -38,6 +38,11 @@ def chatml() -> ChatMLRenderer:
 
 
 @cache
+def chatml_with_marks() -> ChatMLRenderer:
+    return ChatMLRenderer(qwen_tokenizer(), default_system=None)
+
+
+@cache
 def qwen() -> HFTemplateRenderer:
     return HFTemplateRenderer(qwen_tokenizer())
 
@@ -81,14 +86,14 @@ def play(
     return asyncio.run(run()), engine
 
 
-@pytest.mark.parametrize("renderer", [chatml, qwen])
+@pytest.mark.parametrize("renderer", [chatml, chatml_with_marks, qwen])
 @pytest.mark.parametrize("text", ["", "\n5\n```\n", "é 😀", "<|im_end|>\n<|im_start|>user\n<tool_call></think>"])
 def test_a_continuing_text_is_appended_and_nothing_else(renderer: Any, text: str) -> None:
     renderer = renderer()
     prefix = np.concatenate([renderer.render([USER]), encode(renderer, "I run it.")])
     ids = renderer.bridge(prefix, STOP_STRING, (continuing(text),))
     assert ids.dtype == np.int32 and decode(renderer, ids) == text
-    tokenizer = qwen_tokenizer() if renderer is qwen() else chatml_tokenizer()
+    tokenizer = chatml_tokenizer() if renderer is chatml() else qwen_tokenizer()
     assert not set(ids.tolist()) & set(tokenizer.added_tokens_decoder)  # no control token, no mark
 
 
