@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -15,7 +16,7 @@ from jsonschema.validators import validator_for
 from rllib_agentic.errors import InputError
 from rllib_agentic.tools.tool import Tool
 
-_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}$"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}")
 
 
 class ArgumentsCheck:
@@ -79,7 +80,7 @@ def check_tools(tools: Sequence[Tool]) -> dict[str, ArgumentsCheck]:
     for tool in tools:
         if not isinstance(tool, Tool):
             raise InputError(f"tools: expected a Tool (name, description, parameters, execute), got {tool!r:.120}")
-        if not isinstance(tool.name, str) or not Draft202012Validator({"pattern": _NAME}).is_valid(tool.name):
+        if not isinstance(tool.name, str) or not _NAME.fullmatch(tool.name):
             raise InputError(
                 f"tools: {tool.name!r} cannot be a tool's name; use letters, digits, and _ . / -, 128 at most"
             )

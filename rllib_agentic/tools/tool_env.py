@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -89,8 +90,9 @@ class ToolEnv(ABC):
     def __init__(self, tools: Sequence[Tool] | None = None, use: ToolUse | None = None) -> None:
         self.use = use or ToolUse()
         self._all_tools: tuple[Tool, ...] = tuple(own_tools(self) if tools is None else tools)
+        self._unused_runner = CallRunner(self._all_tools, self.use)  # checking many tools takes a while: once is enough
         self._tools = self._all_tools
-        self._runner = CallRunner(self._tools, self.use)
+        self._runner = copy(self._unused_runner)
         self._playing = False
         self._reader = self._new_reader()
 
@@ -153,23 +155,23 @@ class ToolEnv(ABC):
         reward_range: tuple[float, float] = (0.0, 1.0),
         max_turns: int = 10,
     ) -> EnvSchema:
-        """The schema of this environment; arguments as in :class:`~rllib_agentic.envs.env.EnvSchema`.
+        """The schema, with all tools; arguments as in :class:`~rllib_agentic.envs.env.EnvSchema`.
 
         Raises:
             InputError: there is no tool.
         """
-        if not self._tools:
+        tools = self._all_tools
+        if not tools:
             raise InputError(f"{name}: no tool; give ToolEnv some, or write methods with @tool")
-        names = [tool.name for tool in self._tools]
+        names = [tool.name for tool in tools]
         return EnvSchema(
             name=name,
             version=version,
             splits=splits,
             splits_hash=splits_hash,
-            action_format=self.use.calling.instructions(self._tools)
-            or "Calls as the model's chat template writes them.",
+            action_format=self.use.calling.instructions(tools) or "Calls as the model's chat template writes them.",
             lists_actions=False,
-            tools=tuple(tool_definition(tool) for tool in self._tools),
+            tools=tuple(tool_definition(tool) for tool in tools),
             tools_in_template=self.use.calling.in_template,
             stop_strings=self.use.stop_strings(names),
             reward_range=reward_range,
@@ -181,7 +183,8 @@ class ToolEnv(ABC):
     def reset(self, split: str, index: int, seed: int) -> Observation:
         """See :class:`~rllib_agentic.envs.env.Env`."""
         self.end()
-        self.use_tools(self._all_tools)
+        self._tools = self._all_tools
+        self._runner = copy(self._unused_runner)
         first = self.begin(split, index, seed)
         self._playing = True
         self._reader = self._new_reader()
