@@ -71,6 +71,14 @@ _BUILT_IN = (
     ),
     EnvEntry("bandit", "serve_envs.bandit.env:Bandit", "choose between a safe and a risky arm, named by symbols"),
     EnvEntry(
+        "bfcl",
+        "serve_envs.bfcl.env:Bfcl",
+        "act for a user over several turns by calling functions",
+        modules=("bfcl_eval", "mpmath"),
+        extra="bfcl",
+        unbound=("bfcl-eval",),
+    ),
+    EnvEntry(
         "frozenlake",
         "serve_envs.frozenlake.env:FrozenLake",
         "walk over a frozen lake to the goal",

@@ -10,8 +10,9 @@ from rllib_agentic.envs.checker import check_env
 from rllib_agentic.envs.registry import env_class, make_env
 from rllib_agentic.errors import InputError
 
-DEFAULTS = ("babyai", "maze", "sokoban", "sqlgym", "toolbox", "wordle")
+DEFAULTS = ("babyai", "bfcl", "maze", "sokoban", "sqlgym", "toolbox", "wordle")
 VARIANTS: tuple[tuple[str, dict], ...] = (
+    ("bfcl", {"categories": ["miss_func", "miss_param"], "progress_reward": 0.5}),
     ("toolbox", {"domains": ["todo", "sheet"], "progress_reward": 0.5}),
     ("babyai", {"levels": ["GoToLocal", "PutNextLocal"], "actions": "primitive", "reward": "minigrid"}),
     ("maze", {"size": 8, "loops": 0.0, "show": "map", "train": 20, "validation": 5, "test": 10}),
