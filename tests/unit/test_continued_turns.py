@@ -8,6 +8,7 @@
 
 import asyncio
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,13 @@ from rllib_agentic.context import AppendOnly, SlidingWindow
 from rllib_agentic.engines.hf import HFEngine
 from rllib_agentic.engines.legal_tokens import ActionTries
 from rllib_agentic.engines.scripted import ScriptedEngine
+from rllib_agentic.envs import wire
 from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
 from rllib_agentic.envs.local import LocalClient
 from rllib_agentic.envs.token_env import TokenEnv
 from rllib_agentic.rendering import ChatMLRenderer, Exchange, HFTemplateRenderer
 from rllib_agentic.rollout import EpisodePlan, Rollout, RolloutSettings
+from rllib_agentic.store import TrajectoryReader, TrajectoryWriter
 from rllib_agentic.trajectory import FinishReason, Message, Task, Trajectory, rows_of
 
 USER = Message("user", "2 + 3?")
@@ -318,6 +321,17 @@ def test_paused_and_resumed_over_a_cache_as_one_plain_forward_scores_it() -> Non
         context = row.token_ids[~row.action_mask]
         assert int((context == starts).sum()) == 2 * turns_of_agent
     assert paused > 5
+
+
+def test_a_continuing_text_stays_one_over_the_wire_and_in_the_store(tmp_path: Path) -> None:
+    result = StepResult(Observation((continuing("\n5\n"), Message("tool", "6", name="add"))))
+    answer = wire.StepAnswer(session_id="s", step=1, result=result, total_reward=0.0)
+    assert wire.StepAnswer.model_validate_json(answer.model_dump_json()).result == result
+    trajectory, _ = play([call("add", a=3, b=4), "7"], observation="continue")
+    assert trajectory.turns[0].observation[0].continues
+    TrajectoryWriter(tmp_path).write(1, [trajectory])
+    read = TrajectoryReader(tmp_path).get(1, 0).trajectory
+    assert read.turns[0].observation == trajectory.turns[0].observation
 
 
 def test_the_token_environment_pauses_too() -> None:
