@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -91,8 +92,9 @@ class InferenceReplica:
         await self._catch_up()
 
     async def status(self) -> dict[str, Any]:
-        """Name, version and counters of this replica."""
-        return {"replica": self._name, "weight_version": self._engine.policy_version, **self._engine.metrics()}
+        """Name, process, version and counters of this replica."""
+        named = {"replica": self._name, "pid": os.getpid(), "weight_version": self._engine.policy_version}
+        return {**named, **self._engine.metrics()}
 
     async def check_health(self) -> None:
         """Called by Serve from time to time; a dead engine makes it start another replica."""

@@ -87,7 +87,7 @@ class VLLMEngine:
         self._version = policy_version
         self._asleep = self._broken = False
         self._shapes: dict[str, torch.Size] | None = None
-        self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_args(folder, **args)))
+        self._llm: Any = AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_args(folder, **args)))
         self._longest = int(self._llm.model_config.max_model_len)
         self._vocabulary = int(self._llm.model_config.get_vocab_size())
         self._labelled = False
@@ -137,7 +137,7 @@ class VLLMEngine:
     @property
     def alive(self) -> bool:
         """Whether vLLM's process still works, and holds weights that can be used or replaced."""
-        return not (self._llm.errored or self._broken)
+        return self._llm is not None and not (self._llm.errored or self._broken)
 
     async def release(self, episode_id: str) -> None:
         """Nothing: vLLM forgets what was used longest ago."""
@@ -210,7 +210,9 @@ class VLLMEngine:
 
     def close(self) -> None:
         """End all turns and vLLM's process."""
-        self._llm.shutdown()
+        if self._llm is not None:
+            self._llm.shutdown()
+            self._llm = None
 
     # --- inside -------------------------------------------------------------------------------------------------
 

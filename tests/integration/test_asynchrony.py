@@ -121,7 +121,7 @@ def test_remote_runners_play_ahead_and_evaluation_sees_one_version(tmp_path: Pat
         out = [plans[0].group_id for plans in algo._ahead.state()["out"]]
     finally:
         algo.stop()
-    resumed = load_algorithm(saved)
+    resumed = load_algorithm(saved, {"num_env_runners": 0})
     try:
         assert [plans[0].group_id for plans in resumed._ahead.state()["out"]] == out
         result = resumed.train()

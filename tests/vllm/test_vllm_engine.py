@@ -295,7 +295,8 @@ def test_tensors_without_a_place_and_places_without_a_tensor_are_errors(restored
         with pytest.raises(InputError, match=message):
             bench.run(bench.engine.load_weights(bench.version + 1, wrong))
     assert bench.engine.policy_version == bench.version and bench.engine.alive  # refused before anything was touched
-    assert bench.difference(r := GenerationRequest(bench.ids(PROMPT), 4), bench.all([r])[0]) < TOLERANCE
+    request = GenerationRequest(bench.ids(PROMPT), 4)
+    assert bench.difference(request, bench.all([request])[0]) < TOLERANCE
 
 
 def test_adapters_are_sampled_with_under_their_own_version(restored: Bench) -> None:

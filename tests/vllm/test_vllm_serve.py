@@ -8,8 +8,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -18,6 +16,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import psutil
 import pytest
 import ray
 import safetensors.torch
@@ -31,7 +30,7 @@ from ray import serve
 from rllib_agentic.algorithms.grpo import GRPOConfig
 from rllib_agentic.algorithms.inference import Inference
 from rllib_agentic.engines.engine import GenerationRequest
-from rllib_agentic.engines.vllm_transport import REPLICA_DEPLOYMENT, connect
+from rllib_agentic.engines.vllm_transport import connect
 from rllib_agentic.engines.weight_checks import checkpoint_names
 from rllib_agentic.errors import InputError, StaleWeightsError
 from rllib_agentic.rl_module.model_loading import ModelSettings, load_model
@@ -198,16 +197,14 @@ def test_another_run_with_the_same_number_of_a_version_brings_other_weights(serv
 def test_a_killed_replica_costs_no_episode_and_its_successor_has_the_newest_weights(service: Service) -> None:
     long = [request(max_tokens=300, seed=s, episode_id=f"long{s}") for s in range(6)]
 
+    victim = psutil.Process(service.status()[0]["pid"])
+    below = victim.children(recursive=True)
+
     async def play_and_kill() -> list[Any]:
         engine = connect(service.app)
         tasks = [asyncio.create_task(engine.generate(r)) for r in long]
         await asyncio.sleep(1.5)
-        victims = [
-            actor["pid"]
-            for actor in ray._private.state.actors().values()
-            if REPLICA_DEPLOYMENT in actor["ActorClassName"] + actor["Name"] and actor["State"] == "ALIVE"
-        ]
-        os.kill(victims[0], signal.SIGKILL)
+        victim.kill()
         answers = await asyncio.gather(*tasks, return_exceptions=True)
         assert engine.retries > 0
         return answers
@@ -219,6 +216,8 @@ def test_a_killed_replica_costs_no_episode_and_its_successor_has_the_newest_weig
     while len(found := service.status()) < 2 and time.monotonic() < deadline:
         time.sleep(1)
     assert [replica["weight_version"] for replica in found] == [service.version] * 2
+    assert victim.pid not in [replica["pid"] for replica in found]
+    assert len(below) > 0 and not psutil.wait_procs(below, timeout=60)[1]  # vLLM's own process went too
 
 
 @pytest.mark.parametrize("max_staleness", [0, 1])
