@@ -100,13 +100,14 @@ def _player(given: argparse.Namespace, settings: Any, context: Any, schema: Any)
     from rllib_agentic.rollout.episode import Rollout
     from rllib_agentic.rollout.spoken import Speech
 
-    tools = tuple(dict(tool) for tool in schema.tools)
+    tools = tuple(dict(tool) for tool in schema.shown_tools)
     if given.policy in ("expert", "random"):
         model = _model_settings(given.model, "--model")
         tokenizer = load_tokenizer(model)
         renderer = renderer_for(tokenizer, stop_ids=load_stop_ids(model))
         tries = ActionTries(tokenizer, renderer.end_of_turn_id)
-        return Spoken(Speech(renderer, tries, context.make, settings, tools), expert=given.policy == "expert")
+        speech = Speech(renderer, tries, context.make, settings, tools, schema.stop_strings)
+        return Spoken(speech, expert=given.policy == "expert")
 
     from rllib_agentic.engines.hf import HFEngine
 
@@ -116,7 +117,14 @@ def _player(given: argparse.Namespace, settings: Any, context: Any, schema: Any)
     engine = HFEngine(model, tokenizer)
     return Sampled(
         lambda client: Rollout(
-            engine, renderer, {schema.name: client}, context.make, tries.trie, settings, {schema.name: tools}
+            engine,
+            renderer,
+            {schema.name: client},
+            context.make,
+            tries.trie,
+            settings,
+            {schema.name: tools},
+            {schema.name: schema.stop_strings},
         )
     )
 

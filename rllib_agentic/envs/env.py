@@ -79,6 +79,11 @@ class EnvSchema:
     reward_range: tuple[float, float] = (0.0, 1.0)
     max_turns: int = 30
 
+    @property
+    def shown_tools(self) -> tuple[Mapping[str, Any], ...]:
+        """The tools that the chat template is to show; none where the messages describe them."""
+        return self.tools if self.tools_in_template else ()
+
 
 @runtime_checkable
 class Env(Protocol):

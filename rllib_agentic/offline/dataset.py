@@ -50,6 +50,7 @@ def load_offline(
     collected: Iterable[Trajectory] = (),
     *,
     tools: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    stop_strings: Mapping[str, Sequence[str]] | None = None,
 ) -> OfflineData:
     """Read, choose, and make tokens of the model's own where the stored ones are not.
 
@@ -59,6 +60,7 @@ def load_offline(
             ``max_context_tokens`` is left out; legal-token masks are dropped where ``legal_tokens`` is off.
         collected: further trajectories, made for this run; the same choice is made among them.
         tools: the tool definitions of each environment; those of ``speech`` where it is not named.
+        stop_strings: where generation pauses in each environment; likewise.
 
     Raises:
         InputError: a path without trajectories; nothing left; or tokens of another model where ``tokens`` is
@@ -67,7 +69,8 @@ def load_offline(
     shown = {env: tuple(dict(tool) for tool in definitions) for env, definitions in (tools or {}).items()}
 
     def speech_of(env: str) -> Speech:
-        return replace(speech, tools=shown.get(env, speech.tools))
+        stops = (stop_strings or {}).get(env, speech.stop_strings)
+        return replace(speech, tools=shown.get(env, speech.tools), stop_strings=stops)
 
     return run_aside(_load(settings, speech_of, collected))
 

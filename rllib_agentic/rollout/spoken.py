@@ -26,15 +26,17 @@ NO_POLICY = -1
 class Speech:
     """Makes trajectories of texts, in the episode loop of every rollout: their tokens are laid out like all others.
 
-    A text becomes ids once: its own, then the end of turn. They stand in the trajectory as if sampled, under the
-    legal-token mask of the turn, with the logprob 0 and the policy version -1: nobody knows how likely they were.
+    A text becomes ids once: its own, then the end of turn where no stop string comes before it. They stand in the
+    trajectory as if sampled, under the legal-token mask of the turn, with the logprob 0 and the policy version -1:
+    nobody knows how likely they were.
 
     Attributes:
         renderer: the model's chat format.
         tries: encodes actions, and makes the legal-token masks.
         make_strategy: makes a context strategy an episode.
         settings: limits, as of the policy that is to learn from this.
-        tools: the tool definitions of the environment's schema.
+        tools: the tool definitions of the environment's schema that the chat template shows.
+        stop_strings: where generation pauses in this environment: a text that ends in one has no end of turn.
     """
 
     renderer: Renderer
@@ -42,6 +44,7 @@ class Speech:
     make_strategy: Callable[[int], ContextStrategy]
     settings: RolloutSettings
     tools: Sequence[dict[str, Any]] = ()
+    stop_strings: Sequence[str] = ()
 
     async def play(self, plan: EpisodePlan, client: EnvClient, say: Callable[[Observation], str]) -> Trajectory:
         """Play one episode.
@@ -63,6 +66,7 @@ class Speech:
             make_trie=self.tries.trie,
             settings=self.settings,
             tools={plan.task.env: self.tools},
+            stop_strings={plan.task.env: tuple(self.stop_strings)},
         )
         return await rollout.run(plan)
 

@@ -7,18 +7,24 @@ import io
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from spoken_episodes import collected, speech_of, tiny
 
 from rllib_agentic.envs.baselines import expert_policy, play, random_policy, score
 from rllib_agentic.envs.checker import check_env
 from rllib_agentic.envs.registry import make_env
 from rllib_agentic.errors import InputError
+from rllib_agentic.offline.dataset import load_offline
+from rllib_agentic.offline.settings import OfflineSettings
 from rllib_agentic.sandbox.mending import working_isolations
+from rllib_agentic.store import TrajectoryWriter
+from rllib_agentic.trajectory import FinishReason
 from serve_envs.math_python import generators
 from serve_envs.math_python.dataset import final_answer
 from serve_envs.math_python.generators import LEVELS, TOPICS, Level, Topic, generate
@@ -271,6 +277,26 @@ def test_rewards_are_named() -> None:
     (last,) = said("\\boxed{0.5}", right=2.0, wrong=-1.0)
     assert last.reward == -1.0 and last.rewards == {"answer": -1.0}
     assert make(right=2.0, wrong=-1.0).schema().reward_range == (-1.0, 2.0)
+
+
+def test_a_stored_episode_is_one_turn_with_a_pause(tmp_path: Path) -> None:
+    """What is cloned has the very tokens of what is sampled: no end of turn where generation pauses."""
+    env = make()
+    speech = replace(speech_of(tiny()), stop_strings=env.schema().stop_strings)
+    episodes = collected("math_python", speech, episodes=4, train=12, validation=4, test=4)
+    assert all(episode.success and len(episode.turns) == 2 for episode in episodes)
+    end = speech.renderer.end_of_turn_id
+    for first, last in (episode.turns for episode in episodes):
+        assert first.finish_reason is FinishReason.STOP_STRING and end not in first.action_ids
+        assert first.text.endswith("```output") and last.action_ids[-1] == end
+        assert speech.renderer.text(last.context_ids) == first.observation[0].content
+    TrajectoryWriter(tmp_path).write(0, episodes)
+    stops = {"math_python": env.schema().stop_strings}
+    for tokens in ("stored", "texts"):
+        settings = OfflineSettings(paths=(str(tmp_path),), tokens=tokens)  # type: ignore[arg-type]
+        data = load_offline(settings, speech_of(tiny()), stop_strings=stops)
+        for one, other in zip(episodes, data.trajectories, strict=True):
+            assert one.segment_ids(0).tolist() == other.segment_ids(0).tolist()
 
 
 # --- baselines --------------------------------------------------------------------------------------------------------
