@@ -121,7 +121,7 @@ class CallRunner:
             if most is not None and spent >= most:
                 return _over(call, f"call limit: at most {most} call{'' if most == 1 else 's'} {where}")
         if use.episode_timeout_s is not None and self.seconds >= use.episode_timeout_s:
-            return self._out_of_time(call)
+            return _over(call, _too_long("this episode", use.episode_timeout_s))
         return _Ready(call, tool, arguments)
 
     async def _side_by_side(self, jobs: Sequence[CallResult | _Ready], began: float) -> list[CallResult]:
@@ -136,13 +136,16 @@ class CallRunner:
 
     async def _execute(self, job: _Ready, began: float) -> CallResult:
         call, tool, arguments = job
+        spent_s = time.monotonic() - began
         limit_s = self.use.call_timeout_s
-        if self.use.episode_timeout_s is not None:
-            left_s = self.use.episode_timeout_s - self.seconds - (time.monotonic() - began)
-            if left_s <= 0:  # the calls before it in this turn took it all
+        for budget_s, before_s, whose in (
+            (self.use.turn_timeout_s, 0.0, "this turn"),
+            (self.use.episode_timeout_s, self.seconds, "this episode"),
+        ):
+            if budget_s is not None and spent_s + before_s >= budget_s:  # the calls before it took it all
                 self.calls -= 1
-                return self._out_of_time(call)
-            limit_s = min(limit_s, left_s)
+                return _over(call, _too_long(whose, budget_s))
+            limit_s = limit_s if budget_s is None else min(limit_s, budget_s - before_s - spent_s)
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:
@@ -157,9 +160,6 @@ class CallRunner:
             raise TypeError(f"tool {tool.name!r} returned {result!r:.120}; expected a ToolResult")
         return self._shortened(CallResult(call, Outcome.OK, result))
 
-    def _out_of_time(self, call: Call) -> CallResult:
-        return _over(call, f"time limit: the calls of this episode have taken {self.use.episode_timeout_s:g} s")
-
     def _shortened(self, done: CallResult) -> CallResult:
         whole = result_text(done.result.text)
         text = shorten(whole, self.use.output_bytes)
@@ -173,3 +173,7 @@ def _refused(call: Call | BadCall, outcome: Outcome, text: str) -> CallResult:
 
 def _over(call: Call, text: str) -> CallResult:
     return _refused(call, Outcome.OVER_LIMIT, f"{text}; this call was not run")
+
+
+def _too_long(whose: str, budget_s: float) -> str:
+    return f"time limit: the calls of {whose} have taken {budget_s:g} s"

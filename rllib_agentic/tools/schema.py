@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -50,6 +50,9 @@ class ArgumentsCheck:
         except SchemaError as error:
             at = ".".join(str(part) for part in error.absolute_path) or "its root"
             raise InputError(f"{where} is no JSON-Schema: at {at}: {error.message}") from error
+        for reference in _references(schema):
+            if not _resolves(reference, schema):
+                raise InputError(f"{where}: $ref {reference!r} leads nowhere within the schema")
         if schema.get("type", "object") != "object":
             raise InputError(f"{where} must describe an object, a value for each name, got type {schema['type']!r}")
 
@@ -105,6 +108,30 @@ def _plain(value: Any) -> Any:
 
 def _explain(error: ValidationError) -> str:
     if not error.absolute_path:
-        return error.message
+        return f"{error.message:.300}"
     at = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path).lstrip(".")
     return f"argument {at!r}: {error.message:.300}"
+
+
+def _references(schema: Any) -> Iterator[str]:
+    if isinstance(schema, Mapping):
+        if isinstance(schema.get("$ref"), str):
+            yield schema["$ref"]
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for part in schema:
+            yield from _references(part)
+
+
+def _resolves(reference: str, schema: Any) -> bool:
+    if not reference.startswith("#"):
+        return False
+    for key in reference.removeprefix("#").split("/")[1:]:
+        key = key.replace("~1", "/").replace("~0", "~")
+        if isinstance(schema, list) and key.isdigit() and int(key) < len(schema):
+            schema = schema[int(key)]
+        elif isinstance(schema, Mapping) and key in schema:
+            schema = schema[key]
+        else:
+            return False
+    return True

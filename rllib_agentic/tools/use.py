@@ -23,6 +23,8 @@ class ToolUse(Settings):
         calls_per_turn: most calls that run in one turn; None: no such limit. With 1, generation stops at a call's end.
         calls_per_episode: most calls that run in one episode; None: no such limit.
         call_timeout_s: a call that takes longer is given up, and the agent is told so.
+        turn_timeout_s: once the calls of a turn have taken this long, no more of them run. Keep it below the
+            environment's ``call_timeout_s``, 60 by default: a turn that takes longer counts as its failure.
         episode_timeout_s: once the calls of an episode have taken this long, no more run; None: no such limit.
         output_bytes: a longer output is cut to its head and tail.
         spent: what happens to calls when the episode's budget is used up: an ``error`` output, or with
@@ -41,6 +43,7 @@ class ToolUse(Settings):
     calls_per_turn: int | None = Field(default=None, ge=1)
     calls_per_episode: int | None = Field(default=None, ge=0)
     call_timeout_s: float = Field(default=30.0, gt=0)
+    turn_timeout_s: float | None = Field(default=45.0, gt=0)
     episode_timeout_s: float | None = Field(default=None, gt=0)
     output_bytes: int = Field(default=8192, ge=1)
     spent: Literal["error", "ignore"] = "error"

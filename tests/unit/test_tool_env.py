@@ -81,6 +81,16 @@ def test_the_episodes_time_budget() -> None:
     assert later.metrics["tool_over_limit"] == 1.0 and env.ran == ["rest 0.0", "rest 60.0"]
 
 
+def test_the_turns_time_budget() -> None:
+    env = begun(turn_timeout_s=0.5)
+    first = env.step(call("rest", seconds=60.0) + call("rest", seconds=0.0))
+    given_up, refused = outputs(first.observation.messages)
+    assert "took more than" in given_up and refused.startswith(
+        "error: time limit: the calls of this turn have taken 0.5 s"
+    )
+    assert env.step(call("rest", seconds=0.0)).metrics["tool_ok"] == 1.0
+
+
 def test_the_episodes_call_budget_counts_what_ran() -> None:
     env = begun(calls_per_episode=2)
     first = env.step(call("nope") + "<tool_call>{</tool_call>" + call("add", a="x") + call("add", a=1, b=1))
@@ -177,6 +187,8 @@ def test_tools_of_one_task() -> None:
         ([RawTool({"properties": {"a": {"minimum": "x"}}})], "at properties.a.minimum"),
         ([RawTool("x")], "must be a JSON-Schema, a mapping"),
         ([RawTool({"type": "array"})], "must describe an object"),
+        ([RawTool({"properties": {"a": {"$ref": "#/$defs/b"}}})], "leads nowhere"),
+        ([RawTool({"properties": {"a": {"$ref": "https://example.com/schema"}}})], "leads nowhere"),
         ([RawTool({}), RawTool({})], "two tools are called 'raw'"),
         ([RawTool({}, name="a b")], "cannot be a tool's name"),
         ([RawTool({}, name="")], "cannot be a tool's name"),
@@ -186,6 +198,14 @@ def test_tools_of_one_task() -> None:
 def test_bad_tools_are_refused_at_the_start(tools: list[Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
         Desk(tools)
+
+
+def test_a_schema_may_refer_to_its_own_parts() -> None:
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/a~1b"}}}
+    env = Desk([RawTool({"properties": {"list": {"$ref": "#/$defs/a~1b"}}, "$defs": {"a/b": node}})])
+    env.reset("train", 0, 0)
+    assert env.step(call("raw", list={"next": {"next": {}}})).metrics["tool_ok"] == 1.0
+    assert env.step(call("raw", list={"next": {"next": 3}})).metrics["tool_bad_arguments"] == 1.0
 
 
 def test_no_tools_and_bad_settings_are_refused_at_the_start() -> None:
