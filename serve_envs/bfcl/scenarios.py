@@ -110,7 +110,8 @@ def data_folder() -> Path:
     """
     spec = find_spec("bfcl_eval")
     if spec is None or spec.origin is None:
-        raise InputError("bfcl: the data are not installed; run: pip install mpmath && pip install --no-deps bfcl-eval")
+        commands = "pip install 'rllib-agentic[bfcl]' && pip install --no-deps bfcl-eval"
+        raise InputError(f"bfcl: the data are not installed; run: {commands}")
     return Path(spec.origin).parent / "data"
 
 
