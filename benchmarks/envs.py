@@ -28,6 +28,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, NamedTuple, Protocol
 
+import aiohttp
 import httpx
 import psutil
 
@@ -195,17 +196,21 @@ uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")
 
 
 class _PlainHttp:
-    def __init__(self, http: httpx.AsyncClient) -> None:
+    def __init__(self, http: aiohttp.ClientSession) -> None:
         self._http, self._id = http, -1
 
     async def reset(self, index: int) -> Observation:
         if self._id < 0:
-            self._id = (await self._http.post("/create")).json()["id"]
-        return self._seen((await self._http.post("/reset", json={"id": self._id, "data_idx": index})).json())
+            self._id = (await self._post("/create"))["id"]
+        return self._seen(await self._post("/reset", id=self._id, data_idx=index))
 
     async def step(self, action: str) -> tuple[Observation, bool]:
-        answer = (await self._http.post("/step", json={"id": self._id, "action": action})).json()
+        answer = await self._post("/step", id=self._id, action=action)
         return self._seen(answer), answer["done"]
+
+    async def _post(self, path: str, **body: object) -> dict:
+        async with self._http.post(path, json=body) as response:
+            return await response.json()
 
     async def close(self) -> None: ...
 
@@ -261,8 +266,8 @@ def measure(name: str, sessions: list[int], seconds: float, http_port: int) -> l
     with plain_server(name) as (url, server):
 
         async def plainly(count: int) -> Figures:
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-            async with httpx.AsyncClient(base_url=url, limits=limits, timeout=60, trust_env=False) as http:
+            connections = aiohttp.TCPConnector(limit=0)
+            async with aiohttp.ClientSession(url, connector=connections) as http:
                 return await drive(name, lambda: _PlainHttp(http), count, seconds, tasks, [server])
 
         record("plain", plainly)

@@ -50,8 +50,8 @@ class Child:
 
     @property
     def process_id(self) -> int | None:
-        """Of the child, once it has started."""
-        return None if self._process is None or self._dead else self._process.pid
+        """Of the child, while it runs."""
+        return None if self._process is None or self.dead else self._process.pid
 
     def call(self, method: str, *args: Any) -> Any:
         """Call a method of the object that the child holds.

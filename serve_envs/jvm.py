@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from rllib_agentic.errors import InfrastructureError
 from serve_envs.warm_pool import WarmPool
@@ -62,13 +62,14 @@ class Jvm:
     @property
     def dead(self) -> bool:
         """Whether it was killed, hung or died."""
-        return self._dead
+        process = self._process
+        return self._dead or (process is not None and process.poll() is not None)
 
     @property
     def process_id(self) -> int | None:
-        """Of the virtual machine, once it has started."""
+        """Of the virtual machine, while it runs."""
         process = self._process
-        return None if process is None else process.pid
+        return None if process is None or process.poll() is not None else process.pid
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[JavaGateway]:
@@ -80,7 +81,9 @@ class Jvm:
         with self._turns:
             try:
                 yield self._started()
-            except (Py4JNetworkError, OSError, ValueError) as error:
+            except Py4JJavaError:
+                raise  # the program itself complained: the machine is well
+            except (Py4JError, OSError, ValueError) as error:
                 if isinstance(error, ValueError) and self._gateway is not None:
                     raise  # not the number of a port that a machine never wrote
                 self.kill()
@@ -99,7 +102,7 @@ class Jvm:
 
     def put_back(self, used: Any) -> None:
         """The object may be used for another session."""
-        if not self._dead:
+        if not self.dead:
             self._spare.append(used)
 
     def kill(self) -> None:

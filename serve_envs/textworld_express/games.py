@@ -41,7 +41,7 @@ GAMES: Mapping[str, Mapping[Difficulty, str]] = {
     "simonsays": {
         "easy": "gameLength=3,numDistractors=1",
         "medium": "gameLength=5,numDistractors=3",
-        "hard": "gameLength=10,numDistractors=7",
+        "hard": "gameLength=10,numDistractors=5",
     },
     "peckingorder": {"easy": "", "medium": "", "hard": ""},
 }

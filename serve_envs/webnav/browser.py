@@ -30,8 +30,9 @@ _WATCH = """() => {
   window.__watched = true;
   navigation.addEventListener("navigate", (event) => { if (!event.hashChange) window.__leaving = true; });
 }"""
-_ARRIVED = "() => window.__leaving === false || (window.__leaving === undefined && document.readyState === 'complete')"
-_SETTLE = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)))"
+# A form is sent some tasks after the click on its button: first let those run.
+_ARRIVED = """() => new Promise((done) => requestAnimationFrame(() => setTimeout(() => setTimeout(() => done(
+  window.__leaving === false || (window.__leaving === undefined && document.readyState === "complete")), 0), 0)))"""
 _PLACE = """(id) => {
   const node = (window.__shown || [])[id - 1];
   if (!node || !node.isConnected) return null;
@@ -81,10 +82,17 @@ class Browser:
         return self._open[session][1]
 
     def look(self, session: str) -> dict[str, Any]:
-        """What the session's page shows."""
+        """What the session's page shows, once it is there."""
         page = self.page(session)
-        page.evaluate(_SETTLE)
-        return page.evaluate(_LOOK)
+        deadline = time.monotonic() + _LOAD_TIMEOUT_S
+        while True:
+            try:
+                if page.evaluate(_ARRIVED) or time.monotonic() > deadline:
+                    return page.evaluate(_LOOK)
+            except Error:  # the page went away under the question
+                if time.monotonic() > deadline:
+                    raise
+            page.wait_for_timeout(2)
 
     def act(self, session: str, verb: str, target: int, text: str) -> dict[str, Any]:
         """Do something; gives what the page shows then, with ``acted``: whether it could be done."""
@@ -92,7 +100,6 @@ class Browser:
         try:
             page.evaluate(_WATCH)
             acted = self._do(page, verb, target, text)
-            self._arrive(page)
             return self.look(session) | {"acted": acted}
         except Error as error:
             raise InfrastructureError("session_lost", f"the browser failed: {error.message.splitlines()[0]}") from error
@@ -107,17 +114,6 @@ class Browser:
         """Close the browser."""
         self._browser.close()
         self._playwright.stop()
-
-    def _arrive(self, page: Page) -> None:
-        """Where the page is being left, wait until the next one is there."""
-        deadline = time.monotonic() + _LOAD_TIMEOUT_S
-        while time.monotonic() < deadline:
-            try:
-                if page.evaluate(_ARRIVED):
-                    return
-            except Error:  # the page went away under the question
-                page.wait_for_load_state("load", timeout=1000 * _LOAD_TIMEOUT_S)
-            page.wait_for_timeout(2)
 
     def _do(self, page: Page, verb: str, target: int, text: str) -> bool:
         if verb == "back":

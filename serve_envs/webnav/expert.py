@@ -163,8 +163,9 @@ def _first_of_page(view: View) -> int:
 
 def _table(view: View) -> str | None:
     key = view.goal.removeprefix("Enter the value of ").removesuffix(" into the text field and press Submit.")
-    texts = [node.name for node in view.nodes if node.role == "text"]
-    return _fill(view, [(_fields(view)[0], texts[texts.index(key) + 1])], "Submit")
+    rows = (node.name.partition(" | ") for node in view.nodes if node.role == "text")
+    value = next(told for name, _, told in rows if name == key)
+    return _fill(view, [(_fields(view)[0], value)], "Submit")
 
 
 def _widget(view: View) -> str | None:

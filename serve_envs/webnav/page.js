@@ -5,6 +5,7 @@
   const WIDGETS = new Set(["button", "link", "textbox", "searchbox", "checkbox", "radio", "combobox", "listbox", "option",
     "tab", "menuitem", "slider", "spinbutton", "treeitem", "switch"]);
   const shown = [];
+  let lastRow = null; // texts in one row of a table share a line
   window.__shown = [];
   const visible = (element) => {
     const style = getComputedStyle(element);
@@ -19,7 +20,8 @@
   const words = (text) => text.replace(/\s+/g, " ").trim();
   const nameOf = (element) => {
     const label = element.labels && element.labels.length ? element.labels[0].innerText : "";
-    return words(element.computedName || label || element.innerText || "").slice(0, 120);
+    const inside = element.tagName === "SELECT" ? "" : element.innerText;
+    return words(element.computedName || label || inside || "").slice(0, 120);
   };
   const describe = (element, role) => {
     const entry = { role, name: nameOf(element) };
@@ -42,6 +44,13 @@
         const text = words(node.textContent);
         if (text && visible(parent)) {
           const pointed = getComputedStyle(parent).cursor === "pointer";
+          const row = parent.closest("tr");
+          const last = shown[shown.length - 1];
+          if (row && !pointed && last && last.role === "text" && lastRow === row) {
+            last.name = `${last.name} | ${text}`.slice(0, 300);
+            continue;
+          }
+          lastRow = row;
           add(node, { role: pointed ? "clickable" : "text", name: text.slice(0, 300) });
         }
       } else if (node.nodeType === Node.ELEMENT_NODE) {
