@@ -38,7 +38,6 @@ from rllib_agentic.envs.registry import env_class, make_env
             True,
         ),
         ("sciworld", {"list_actions": True, "tasks": ["find-living-thing"], "max_steps": 4}, 1, 4, False),
-        ("webnav", {"max_steps": 8, "browsers": 1}, 2, 30, True),
         ("webarena_local", {"max_steps": 12, "browsers": 1}, 2, 10, True),
     ],
 )
