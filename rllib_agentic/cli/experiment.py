@@ -174,17 +174,20 @@ def _read(name: str, entry: Any, overrides: Mapping[str, Any]) -> Experiment:
         merged["config"] = {key: value for key, value in config.items() if key != "env"}
         merged.setdefault("env", config["env"])
     settings = parse_settings(ExperimentSettings, merged, "experiment")
-    _check_metrics(settings)
+    faults = _metric_faults(settings)
+    if faults:
+        raise InputError("\n".join(faults))
     if settings.run not in PRESETS:
         raise InputError(f"run: unknown algorithm {settings.run!r}. {did_you_mean(settings.run, PRESETS)}")
     algorithm = algorithm_class(settings.run)
     space = read_space(settings.config)
-    config, faults = None, []
+    config = None
     for example in examples(space):
         checked = algorithm.get_default_config()
         faults += [fault for fault in _config_faults(checked, {**example, "env": settings.env}) if fault not in faults]
         if not faults:
             checked.validate()
+            faults += [fault for fault in _unevaluated(settings, checked) if fault not in faults]
         config = config or checked
     if faults or config is None:
         raise InputError("\n".join(faults))
@@ -201,12 +204,21 @@ def _config_faults(config: AgenticConfig, given: Mapping[str, Any]) -> list[str]
     return []
 
 
-def _check_metrics(settings: ExperimentSettings) -> None:
-    faults = [
+def _unevaluated(settings: ExperimentSettings, config: AgenticConfig) -> list[str]:
+    if config.evaluation_interval:
+        return []
+    return [
+        f"{key}.{metric}: there are no evaluations; set config.evaluation_interval"
+        for key in ("stop", "pass_criteria")
+        for metric in getattr(settings, key)
+        if metric.startswith("evaluation/")
+    ]
+
+
+def _metric_faults(settings: ExperimentSettings) -> list[str]:
+    return [
         f"{key}.{metric}: no such metric; use {_RENAMED_METRICS[metric]}"
         for key in ("stop", "pass_criteria")
         for metric in getattr(settings, key)
         if metric in _RENAMED_METRICS
     ]
-    if faults:
-        raise InputError("\n".join(faults))

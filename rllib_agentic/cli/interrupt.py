@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import signal
 import sys
@@ -30,9 +31,11 @@ class InterruptStopper(Stopper):
         self.interrupted = False
         self.reasons: dict[str, str] = {}
         self.running: set[str] = set()
+        self._warned: set[str] = set()
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Whether this trial is to stop now."""
+        self._warn_of_unknown(flat_metrics(result))
         if self.reached(result):
             self.reasons[trial_id] = "criteria"
         elif self.interrupted:
@@ -43,6 +46,17 @@ class InterruptStopper(Stopper):
         """Whether a result meets one of the criteria."""
         found = flat_metrics(result)
         return any(found.get(key, -math.inf) >= value for key, value in self.criteria.items())
+
+    def _warn_of_unknown(self, found: Mapping[str, float]) -> None:
+        """Say once of every criterion that the results hold no such metric: the run would never stop by it."""
+        evaluated = any(name.startswith("evaluation/") for name in found)
+        for key in self.criteria:
+            if key in found or key in self._warned or (key.startswith("evaluation/") and not evaluated):
+                continue
+            self._warned.add(key)
+            near = difflib.get_close_matches(key, found, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            print(f"warning: stop.{key}: the results hold no such metric so far.{hint}", file=sys.stderr, flush=True)
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         """Tune stores its stopper with the experiment; what comes back on resume is the one of this run."""

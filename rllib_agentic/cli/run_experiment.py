@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -166,6 +166,12 @@ def _identity(spec: Mapping[str, Any]) -> dict[str, str]:
     return flat_params({key: spec[key] for key in ("run", "env", "config", "num_samples") if key in spec})
 
 
+def _latest(trial: Any, names: Iterable[str]) -> dict[str, float]:
+    """The last value that a trial reported of each metric, also where its last result has none (held-out ones)."""
+    known = {name: trial.metric_analysis.get(name, {}).get("last") for name in names}
+    return {name: float(value) for name, value in known.items() if value is not None}
+
+
 def _outcome(
     trial: Any, criteria: Mapping[str, float], stopper: InterruptStopper, places: Sequence[SpacePath]
 ) -> TrialOutcome:
@@ -184,7 +190,7 @@ def _outcome(
         metrics=metrics,
         checkpoint=trial.checkpoint.path if trial.checkpoint else None,
         folder=trial.storage.trial_fs_path,
-        pass_criteria=judge(criteria, metrics),
+        pass_criteria=judge(criteria, _latest(trial, criteria) | metrics),
         params=[[list(path), plain(at(trial.config, path))] for path in places],
         error=error or alarm,
     )

@@ -26,7 +26,7 @@ small:
     env_config: {backend: %s}
     model: {preset: tiny, hidden_size: 32, num_layers: 2}
     rollout: {group_size: 4, groups_per_iteration: 4, max_turns: 4}
-    evaluation_interval: 2
+    evaluation_interval: 3
     evaluation_duration: 8
     evaluation_at_start: true
 """

@@ -26,6 +26,7 @@ one:
   config:
     lr: 1e-4
     env_config: {backend: local}
+    evaluation_interval: 1
 """
 
 
@@ -89,15 +90,16 @@ TRAIN = ["train", "--algo", "GRPO", "--env", "frozenlake", "--config", '{"env_co
         (["train", "--algo", "GRPO", "--env", "frozenlake", "--config", '{"rollout": {"max_turn": 2}}'], "max_turns"),
         (["train", "--algo", "GRPO", "--env", "frozenlake", "--framework", "tf2"], "torch"),
         (["train", "--algo", "GRPO", "--env", "frozenlake", "--resume", "--storage-path", "nowhere"], "--resume"),
-        (["train", "--algo", "GRPO", "--env", "frozenlake", "--restore", "no/such"], "no checkpoint"),
+        (["train", "--algo", "GRPO", "--env", "frozenlake", "--restore", "no/such"], "checkpoint here"),
+        ([*TRAIN, "--stop", '{"evaluation/success_rate": 0.9}'], "evaluation_interval"),
         ([*TRAIN, "--ray-address", "127.0.0.1:9"], "nothing answers"),
         ([*TRAIN, "--ray-address", "ray://127.0.0.1:9"], "nothing answers"),
         ([*TRAIN, "--ray-address", "127.0.0.1:9", "--ray-num-cpus", "2"], "--ray-address"),
-        (["evaluate", "no/such"], "no checkpoint"),
+        (["evaluate", "no/such"], "checkpoint here"),
         (["evaluate", "no/such", "--steps", "0"], "--steps"),
         (["evaluate", "no/such", "--save-info"], "--out"),
         (["evaluate", "no/such", "--out", "no/such/place.json"], "no folder"),
-        (["export", "no/such", "there"], "no checkpoint"),
+        (["export", "no/such", "there"], "checkpoint here"),
         (["example", "get", "quickstrat"], "'quickstart'"),
         (["envs", "check", "frozen"], "frozenlake"),
         (["envs", "play", "frozenlake", "--task", "99999"], "99999"),
