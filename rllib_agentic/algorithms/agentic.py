@@ -157,7 +157,9 @@ class Agentic(Algorithm):
         elif iteration == 1 and not self._sections.filters and self.offline_use == "never":
             raise TooManyFailuresError("the first iteration gave nothing to train on: no episode is valid")
         else:
-            logger.warning("iteration %d trained nothing: %s", iteration, collected.message or "nothing in it to learn from")
+            logger.warning(
+                "iteration %d trained nothing: %s", iteration, collected.message or "nothing in it to learn from"
+            )
         if self._writer is not None:
             self._writer.write(
                 iteration, collected.trajectories, kept=collected.kept_flags, advantages=update.advantages

@@ -36,11 +36,9 @@ class Offline(Agentic):
         offline = self._sections.offline
         self._data: OfflineData | None = None
         if offline.has_data:
-            speech = self._sections.speech(self._schema.shown_tools, self._schema.stop_strings)
+            speech = self._sections.speech().to(self._schema)
             collected = [] if offline.collect is None else self._collect_stored(offline.collect, speech)
-            tools = {name: schema.shown_tools for name, schema in self._schemas.items()}
-            stops = {name: schema.stop_strings for name, schema in self._schemas.items()}
-            self._data = load_offline(offline, speech, collected, tools=tools, stop_strings=stops)
+            self._data = load_offline(offline, speech, collected, schemas=self._schemas)
         elif self.offline_use == "always":
             raise InputError(
                 f"config.offline: {type(self).__name__} learns from stored trajectories: name their folder as "

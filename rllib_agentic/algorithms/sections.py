@@ -156,14 +156,13 @@ class Sections:
         ends = getattr(model.generation_config, "eos_token_id", None)
         return self.renderer.build(tokenizer, [ends] if isinstance(ends, int) else ends or ())
 
-    def speech(self, tools: Sequence[Mapping[str, Any]], stop_strings: Sequence[str] = ()) -> Speech:
+    def speech(self) -> Speech:
         """Makes trajectories of texts, in the tokens and under the limits of this run; no weights are loaded."""
         tokenizer = load_tokenizer(self.model)
         renderer = self.renderer.build(tokenizer, load_stop_ids(self.model))
         tries = ActionTries(tokenizer, renderer.end_of_turn_id)
         context = AppendOnly() if isinstance(self.context, Summary) else self.context  # nobody is there to write one
-        shown = tuple(dict(tool) for tool in tools)
-        return Speech(renderer, tries, context.make, self.rollout, shown, tuple(stop_strings))
+        return Speech(renderer, tries, context.make, self.rollout)
 
     def env_settings(self, main: str) -> dict[str, EnvSettings]:
         """Every environment's settings by name; ``main`` is the one in ``config.env``."""

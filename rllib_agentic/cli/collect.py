@@ -100,13 +100,12 @@ def _player(given: argparse.Namespace, settings: Any, context: Any, schema: Any)
     from rllib_agentic.rollout.episode import Rollout
     from rllib_agentic.rollout.spoken import Speech
 
-    tools = tuple(dict(tool) for tool in schema.shown_tools)
     if given.policy in ("expert", "random"):
         model = _model_settings(given.model, "--model")
         tokenizer = load_tokenizer(model)
         renderer = renderer_for(tokenizer, stop_ids=load_stop_ids(model))
         tries = ActionTries(tokenizer, renderer.end_of_turn_id)
-        speech = Speech(renderer, tries, context.make, settings, tools, schema.stop_strings)
+        speech = Speech(renderer, tries, context.make, settings).to(schema)
         return Spoken(speech, expert=given.policy == "expert")
 
     from rllib_agentic.engines.hf import HFEngine
@@ -123,8 +122,8 @@ def _player(given: argparse.Namespace, settings: Any, context: Any, schema: Any)
             context.make,
             tries.trie,
             settings,
-            {schema.name: tools},
-            {schema.name: schema.stop_strings},
+            tools={schema.name: tuple(dict(tool) for tool in schema.shown_tools)},
+            stop_strings={schema.name: schema.stop_strings},
         )
     )
 

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
+from rllib_agentic.envs.env import EnvSchema
 from rllib_agentic.errors import InputError
 from rllib_agentic.offline.aside import run_aside
 from rllib_agentic.offline.retelling import retold, speaks
@@ -49,8 +49,7 @@ def load_offline(
     speech: Speech,
     collected: Iterable[Trajectory] = (),
     *,
-    tools: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
-    stop_strings: Mapping[str, Sequence[str]] | None = None,
+    schemas: Mapping[str, EnvSchema] | None = None,
 ) -> OfflineData:
     """Read, choose, and make tokens of the model's own where the stored ones are not.
 
@@ -59,18 +58,16 @@ def load_offline(
         speech: the chat format, tokenizer and limits of the run. A trajectory with a segment of more than
             ``max_context_tokens`` is left out; legal-token masks are dropped where ``legal_tokens`` is off.
         collected: further trajectories, made for this run; the same choice is made among them.
-        tools: the tool definitions of each environment; those of ``speech`` where it is not named.
-        stop_strings: where generation pauses in each environment; likewise.
+        schemas: of the environments that the trajectories are from, for their tools and stop strings; those of
+            ``speech`` where one is not named.
 
     Raises:
         InputError: a path without trajectories; nothing left; or tokens of another model where ``tokens`` is
             ``stored``.
     """
-    shown = {env: tuple(dict(tool) for tool in definitions) for env, definitions in (tools or {}).items()}
 
     def speech_of(env: str) -> Speech:
-        stops = (stop_strings or {}).get(env, speech.stop_strings)
-        return replace(speech, tools=shown.get(env, speech.tools), stop_strings=stops)
+        return speech.to(schemas[env]) if schemas and env in schemas else speech
 
     return run_aside(_load(settings, speech_of, collected))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rllib_agentic.context import ContextStrategy
+from rllib_agentic.context.strategy import Ask, ContextStrategy, Extend, Rewrite
 from rllib_agentic.engines.engine import Completion, GenerationRequest
 from rllib_agentic.engines.generation import Generation
 from rllib_agentic.engines.legal_tokens import ActionTries
@@ -33,10 +33,10 @@ class Speech:
     Attributes:
         renderer: the model's chat format.
         tries: encodes actions, and makes the legal-token masks.
-        make_strategy: makes a context strategy an episode.
+        make_strategy: makes a context strategy an episode, given the most tokens of a segment.
         settings: limits, as of the policy that is to learn from this.
-        tools: the tool definitions of the environment's schema that the chat template shows.
-        stop_strings: where generation pauses in this environment: a text that ends in one has no end of turn.
+        tools: the tool definitions that the chat template is to show.
+        stop_strings: where a turn pauses, beside those of ``settings``.
     """
 
     renderer: Renderer
@@ -44,7 +44,12 @@ class Speech:
     make_strategy: Callable[[int], ContextStrategy]
     settings: RolloutSettings
     tools: Sequence[dict[str, Any]] = ()
-    stop_strings: Sequence[str] = ()
+    stop_strings: tuple[str, ...] = ()
+
+    def to(self, schema: EnvSchema) -> Speech:
+        """The same for an environment with this schema: with its tools and its stop strings."""
+        tools = tuple(dict(tool) for tool in schema.shown_tools)
+        return replace(self, tools=tools, stop_strings=schema.stop_strings)
 
     async def play(self, plan: EpisodePlan, client: EnvClient, say: Callable[[Observation], str]) -> Trajectory:
         """Play one episode.
@@ -55,20 +60,37 @@ class Speech:
             say: from what the environment shows to the text of the turn.
 
         Raises:
-            InputError: a text that is not admissible where the environment lists the admissible ones.
+            InputError: a text that is not admissible where the environment lists the admissible ones; a context for
+                which somebody must write notes.
         """
         speaker = _Speaker(client, say, self.tries)
         rollout = Rollout(
             engine=speaker,
             renderer=self.renderer,
             clients={plan.task.env: speaker},
-            make_strategy=self.make_strategy,
+            make_strategy=lambda most_tokens: _WithoutNotes(self.make_strategy(most_tokens)),
             make_trie=self.tries.trie,
             settings=self.settings,
             tools={plan.task.env: self.tools},
-            stop_strings={plan.task.env: tuple(self.stop_strings)},
+            stop_strings={plan.task.env: self.stop_strings},
         )
         return await rollout.run(plan)
+
+
+@dataclass(frozen=True, slots=True)
+class _WithoutNotes:
+    """A context strategy that must do without notes: nobody here could write one."""
+
+    strategy: ContextStrategy
+
+    def next(self, *conversation: Any, tools: Sequence[dict[str, Any]] = ()) -> Extend | Rewrite:
+        step = self.strategy.next(*conversation, tools=tools)
+        if isinstance(step, Ask):
+            raise InputError(
+                f"context: {type(self.strategy).__name__} asks for notes, which neither an expert nor a recording can "
+                "write; choose another context, or train stored tokens as they are (offline.tokens 'stored')"
+            )
+        return step
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,18 @@ from spoken_episodes import collected, speech_of, tiny
 
 from rllib_agentic.cli.main import main
 from rllib_agentic.context import SlidingWindow
+from rllib_agentic.context.strategy import Ask, Extend, Rewrite
 from rllib_agentic.engines.legal_tokens import ActionTries
 from rllib_agentic.envs.advice import ADVICE, advised
+from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
 from rllib_agentic.envs.registry import env_factory
 from rllib_agentic.errors import InputError
+from rllib_agentic.offline.collect import Spoken, collect
 from rllib_agentic.offline.retelling import retold, speaks
 from rllib_agentic.rendering import ChatMLRenderer, renderer_for
+from rllib_agentic.rollout.spoken import Speech
 from rllib_agentic.store import TrajectoryReader
-from rllib_agentic.trajectory import FinishReason, Trajectory, rows_of
+from rllib_agentic.trajectory import FinishReason, Message, Trajectory, rows_of
 
 
 @pytest.mark.parametrize("env", ["textcraft", "frozenlake", "bandit"])
@@ -189,3 +194,97 @@ def test_a_model_collects_too(tmp_path: Path, capsys: Any):
     assert json.loads(capsys.readouterr().out)["episodes"] == 4
     for stored in TrajectoryReader(tmp_path):
         assert all((turn.logprobs < 0).any() for turn in stored.trajectory.turns)
+
+
+class Calculator:
+    """Answers within the agent's turn, where it paused."""
+
+    quick = True
+
+    def schema(self) -> EnvSchema:
+        return EnvSchema("calculator", "1", {"train": 4}, "0", "text", lists_actions=False, stop_strings=("=>",))
+
+    def reset(self, split: str, index: int, seed: int) -> Observation:
+        self.index, self.asked = index, False
+        return Observation((Message("user", f"Double {index}."),))
+
+    def step(self, action: str) -> StepResult:
+        if action.endswith("=>"):
+            self.asked = True
+            return StepResult(Observation((Message("tool", f" {2 * self.index}\n", continues=True),)))
+        right = action == str(2 * self.index)
+        return StepResult(Observation((Message("user", "Over."),)), float(right), terminated=True, success=right)
+
+    def expert_action(self) -> str:
+        return str(2 * self.index) if self.asked else f"{self.index} * 2 =>"
+
+    def close(self) -> None:
+        pass
+
+
+def calculated(speech: Speech) -> list[Trajectory]:
+    found: list[Trajectory] = []
+    collect(
+        Spoken(speech, expert=True), advised(Calculator), Calculator().schema(), found.extend, policy="expert",
+        split="train", episodes=4, group_size=1, max_turns=3, seed=0,
+    )  # fmt: skip
+    return found
+
+
+def test_a_turn_that_pauses_has_no_end_and_goes_on_where_it_paused():
+    speech = speech_of(tiny()).to(Calculator().schema())
+    end = tiny().convert_tokens_to_ids("<|im_end|>")
+    for trajectory in calculated(speech):
+        assert trajectory.success and [t.finish_reason.value for t in trajectory.turns] == ["stop_string", "stop"]
+        paused, answered = trajectory.turns
+        assert end not in paused.action_ids and end not in answered.context_ids
+        index = trajectory.task.index
+        spoken = f"{index} * 2 => {2 * index}\n{2 * index}<|im_end|>"
+        assert tiny().decode(trajectory.segment_ids(0).tolist()).endswith(f"<|im_start|>assistant\n{spoken}")
+        assert speaks(speech, trajectory)
+        foreign = speech_of(chatml_tokenizer()).to(Calculator().schema())
+        again = asyncio.run(retold(foreign, trajectory))
+        assert again.success and speaks(foreign, again) and not speaks(foreign, trajectory)
+
+
+def test_what_comes_after_the_stop_string_in_its_token_is_still_known():
+    """A token that holds the stop string may hold more; it is kept whole, and the text ends with the stop string."""
+    (trajectory, *_) = calculated(speech_of(tiny()).to(Calculator().schema()))
+    paused = trajectory.turns[0]
+    longer = np.append(paused.action_ids, tiny().encode("!", add_special_tokens=False)).astype(np.int32)
+    zeros = np.zeros(len(longer))
+    turn = replace(
+        paused, action_ids=longer, logprobs=zeros.astype(np.float32), policy_versions=zeros.astype(np.int32),
+        finish_reason=FinishReason.STOP_STRING,
+    )  # fmt: skip
+    assert speaks(speech_of(tiny()), replace(trajectory, turns=(turn, *trajectory.turns[1:])))
+    stopped = replace(turn, finish_reason=FinishReason.STOP)
+    assert not speaks(speech_of(tiny()), replace(trajectory, turns=(stopped, *trajectory.turns[1:])))
+
+
+def test_notes_are_the_models_own_and_never_told_anew():
+    """A note that the policy wrote for itself is trained where its tokens fit, and left out where they do not."""
+    speech = speech_of(tiny())
+    trajectory = max(collected("frozenlake", speech), key=lambda t: len(t.turns))
+    ids = np.array(tiny().encode("to the right", add_special_tokens=False), np.int32)
+    zeros = np.zeros(len(ids))
+    note = replace(
+        trajectory.turns[0], context_ids=ids, action_ids=ids, logprobs=zeros.astype(np.float32), segment=1,
+        policy_versions=zeros.astype(np.int32), text="to the right", legal_tokens=None, metrics={"note": 1.0},
+    )  # fmt: skip
+    rest = tuple(replace(turn, segment=2) for turn in trajectory.turns[1:])
+    noted = replace(trajectory, turns=(trajectory.turns[0], note, *rest))
+    assert speaks(speech, noted)
+    again = asyncio.run(retold(speech_of(chatml_tokenizer()), noted))
+    assert [turn.text for turn in again.turns] == [turn.text for turn in trajectory.turns]
+
+
+def test_nobody_is_there_to_write_notes():
+    class Asking:
+        def next(self, *_: Any, **__: Any) -> Ask:
+            step = Extend(np.zeros(0, np.int32))
+            return Ask(step, (), 8, trained=True, by_policy=True, then=lambda _: Rewrite(np.zeros(1, np.int32)))
+
+    speech = replace(speech_of(tiny()), make_strategy=lambda _: Asking())  # type: ignore[arg-type, return-value]
+    with pytest.raises(InputError, match="Asking asks for notes"):
+        collected("frozenlake", speech)

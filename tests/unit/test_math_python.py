@@ -7,7 +7,6 @@ import io
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -282,7 +281,7 @@ def test_rewards_are_named() -> None:
 def test_a_stored_episode_is_one_turn_with_a_pause(tmp_path: Path) -> None:
     """What is cloned has the very tokens of what is sampled: no end of turn where generation pauses."""
     env = make()
-    speech = replace(speech_of(tiny()), stop_strings=env.schema().stop_strings)
+    speech = speech_of(tiny()).to(env.schema())
     episodes = collected("math_python", speech, episodes=4, train=12, validation=4, test=4)
     assert all(episode.success and len(episode.turns) == 2 for episode in episodes)
     end = speech.renderer.end_of_turn_id
@@ -291,10 +290,10 @@ def test_a_stored_episode_is_one_turn_with_a_pause(tmp_path: Path) -> None:
         assert first.text.endswith("```output") and last.action_ids[-1] == end
         assert speech.renderer.text(last.context_ids) == first.observation[0].content
     TrajectoryWriter(tmp_path).write(0, episodes)
-    stops = {"math_python": env.schema().stop_strings}
+    schemas = {"math_python": env.schema()}
     for tokens in ("stored", "texts"):
         settings = OfflineSettings(paths=(str(tmp_path),), tokens=tokens)  # type: ignore[arg-type]
-        data = load_offline(settings, speech_of(tiny()), stop_strings=stops)
+        data = load_offline(settings, speech_of(tiny()), schemas=schemas)
         for one, other in zip(episodes, data.trajectories, strict=True):
             assert one.segment_ids(0).tolist() == other.segment_ids(0).tolist()
 
