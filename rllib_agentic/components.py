@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar, get_args
@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rllib_agentic.errors import InputError, did_you_mean
 
 SettingsT = TypeVar("SettingsT", bound="Settings")
+_TYPES = {"float": "a number", "int": "an integer", "bool": "true or false", "str": "text", "dict[str,any]": "a mapping"}
+"""Where pydantic puts the types that a value was tried as behind its place, and what they are called here."""
 
 
 class Settings(BaseModel):
@@ -127,7 +129,22 @@ def parse_settings(cls: type[SettingsT], spec: Mapping[str, Any], where: str) ->
     try:
         return cls.model_validate(dict(spec))
     except ValidationError as error:
-        raise InputError("\n".join(_explain(cls, where, fault) for fault in error.errors())) from None
+        raise InputError("\n".join(_explain(cls, where, fault) for fault in _one_a_value(error.errors()))) from None
+
+
+def _one_a_value(faults: Sequence[Any]) -> list[Any]:
+    """The faults, with one instead of several for a value that may be of several types and is of none."""
+    told: dict[tuple[Any, ...], Any] = {}
+    for fault in faults:
+        place = fault["loc"]
+        if place and place[-1] in _TYPES:
+            place = place[:-1]
+            before = told.get(place)
+            wanted = _TYPES[fault["loc"][-1]] if before is None else f"{before['wanted']} or {_TYPES[fault['loc'][-1]]}"
+            told[place] = {**fault, "loc": place, "wanted": wanted, "msg": f"expected {wanted}"}
+        else:
+            told[place] = fault
+    return list(told.values())
 
 
 def _explain(cls: type[BaseModel], where: str, fault: Any) -> str:
