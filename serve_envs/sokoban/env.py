@@ -39,8 +39,6 @@ class Sokoban:
         InputError: an argument is out of range, or there are not as many different maps as tasks.
     """
 
-    quick = True
-
     def __init__(
         self,
         size: int = 6,
@@ -65,6 +63,7 @@ class Sokoban:
         counts = checked_counts("sokoban", train, validation, test)
         self._generator = (size, boxes, pushes, counts)
         self._splits = make_splits(*self._generator)
+        self.quick = boxes == 1 and size <= 7  # elsewhere the search for a solution, made at reset, may take a while
         self._boxes = boxes
         self._show = show
         self._max_steps = max_steps

@@ -38,8 +38,6 @@ class Wordle:
         InputError: an argument is out of range.
     """
 
-    quick = True
-
     def __init__(
         self,
         tiers: Sequence[Tier] = TIERS,
@@ -58,6 +56,7 @@ class Wordle:
             raise InputError(f"wordle: max_steps must be at least 1, got {max_steps}")
         self._tiers: tuple[Tier, ...] = tuple(tier for tier in TIERS if tier in tiers)
         self._guesses = guesses
+        self.quick = not (hard and list_actions)  # thousands of words are then sifted in a step
         self._hard = hard
         self._list_actions = list_actions
         self._reward_per_guess = reward_per_guess
