@@ -9,9 +9,12 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import ray
+from ray.exceptions import OutOfMemoryError, RayActorError, RaySystemError
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
 from rllib_agentic.algorithms.environment import EnvConnection
+from rllib_agentic.algorithms.inference import Inference
+from rllib_agentic.algorithms.runner_deaths import RunnerDeaths
 from rllib_agentic.errors import AgenticError, InputError, TooManyFailuresError
 from rllib_agentic.rollout.env_runner import AgenticEnvRunner, RolloutJob, RolloutReport, split_plans
 from rllib_agentic.rollout.episode import EpisodePlan
@@ -27,10 +30,6 @@ _LOCAL = 0
 
 def _sample(runner: AgenticEnvRunner, job: RolloutJob) -> RolloutReport:
     return runner.sample(job)
-
-
-def _named(runner: AgenticEnvRunner, call: Callable[[AgenticEnvRunner], T]) -> tuple[int, T]:
-    return runner.worker_index, call(runner)
 
 
 class RunnerError(AgenticError):
@@ -65,6 +64,7 @@ class Dispatcher:
         self._version = -1
         self._weights: Any = None
         self._logged: list[Any] = []
+        self._deaths = RunnerDeaths()
         self.lost_runs = 0
 
     @property
@@ -119,7 +119,7 @@ class Dispatcher:
             logger.warning("%d episodes were lost with their runner; they are dealt again", len(pending))
         raise TooManyFailuresError(
             f"{len(pending)} of {len(versioned)} episodes were lost {self._max_rounds} times because env runners died; "
-            "their logs (ray logs, or /tmp/ray/session_latest/logs) name the cause, most often memory"
+            f"{self._deaths}"
         )
 
     def take_logged(self) -> list[Any]:
@@ -144,8 +144,7 @@ class Dispatcher:
         healthy = self._runners.healthy_env_runner_ids()
         if not healthy:
             raise TooManyFailuresError(
-                f"all {self._runners.num_remote_env_runners()} env runners are dead; their logs name the cause, most "
-                "often memory: lower rollout.max_concurrent_episodes or give the runners more"
+                f"all {self._runners.num_remote_env_runners()} env runners are dead; {self._deaths}"
             )
         return healthy
 
@@ -155,14 +154,19 @@ class Dispatcher:
             return {runner: call(self._runners.local_env_runner) for runner, call in calls.items()}
         if not calls:
             return {}
-        return dict(
-            self._runners.foreach_env_runner(
-                [functools.partial(_named, call=call) for call in calls.values()],
-                remote_worker_ids=list(calls),
-                local_env_runner=False,
-                timeout_seconds=None,
-            )
+        # What RLlib's `foreach_env_runner` does, but for the errors: it logs them and gives the answers alone.
+        results = self._runners._worker_manager.foreach_actor(
+            list(calls.values()), remote_actor_ids=list(calls), timeout_seconds=None
         )
+        answers = {}
+        for result in results:
+            if result.ok:
+                answers[result.actor_id] = result.get()
+            elif isinstance(error := result.get(), RayActorError | RaySystemError | OutOfMemoryError):
+                self._deaths.add(result.actor_id, error)
+            else:
+                raise error
+        return answers
 
     def take_in(self, report: RolloutReport) -> None:
         """Keep what callbacks logged.
