@@ -23,7 +23,8 @@ class RolloutSettings(Settings):
         top_p, top_k: truncate the distribution; evaluation only (the loss would not know the truncated mask).
         legal_tokens: where an environment lists the admissible actions, only token sequences that spell one of them
             can be sampled, and the loss uses the same mask. Switch off to let a model think before it acts.
-        stop_strings: end a turn as soon as its text contains one of these.
+        stop_strings: end a turn as soon as its text contains one of these; those of the environment's call format come
+            on top by themselves.
         cut_turn: what happens to a turn that ran into its token limit: ``end_episode`` (truncated, the environment
             never sees half an action) or ``act`` (the environment gets the text as it is).
         max_staleness: how many versions older than the policy that is trained a trajectory's oldest token may be. 0:
