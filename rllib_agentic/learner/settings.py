@@ -45,7 +45,8 @@ class ValueSettings(Settings):
     Attributes:
         coefficient: weight of the value loss beside the policy loss.
         clip: largest change of a value that still lowers the loss; None for no clip.
-        warmup_steps: optimizer steps at the start that train the critic alone.
+        warmup_steps: optimizer steps at the start whose loss is the critic's alone. A critic that is a head on the
+            policy sends its gradient through the layers that both share, so these change too.
         lr: peak learning rate of the critic's own parameters (its head, or its whole model), which then also have a
             gradient norm of their own to clip; None trains and clips them with the policy.
     """
