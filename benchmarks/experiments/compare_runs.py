@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rllib_agentic.cli.places import short_names
 from rllib_agentic.cli.run_experiment import END_FILE
-from rllib_agentic.cli.search_space import short_names
 from rllib_agentic.tracking.history import read_history
 
 SEED = "seed"

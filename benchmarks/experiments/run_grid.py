@@ -22,8 +22,8 @@ from ray.tune.search.variant_generator import generate_variants
 from rllib_agentic.cli.experiment import Experiment, read_experiments
 from rllib_agentic.cli.interrupt import InterruptStopper
 from rllib_agentic.cli.outcome import TrialOutcome, flat_metrics
+from rllib_agentic.cli.places import at, searched
 from rllib_agentic.cli.run_experiment import END_FILE
-from rllib_agentic.cli.search_space import at, searched
 from rllib_agentic.cli.yaml_file import read_experiment_file
 from rllib_agentic.tracking.history import HISTORY_FILE, append_history, read_history
 from rllib_agentic.tracking.params import plain

@@ -7,7 +7,7 @@ from typing import Any
 from rllib_agentic.algorithms.checkpoints import find_checkpoint
 from rllib_agentic.cli.experiment import Experiment
 from rllib_agentic.cli.memory import estimate_memory
-from rllib_agentic.cli.search_space import searched
+from rllib_agentic.cli.places import searched
 from rllib_agentic.envs.client import check_env_config
 from rllib_agentic.tracking.params import plain
 

@@ -18,9 +18,8 @@ from rllib_agentic.algorithms.checkpoints import find_checkpoint
 from rllib_agentic.cli.experiment import Experiment
 from rllib_agentic.cli.interrupt import InterruptStopper, stops_on_interrupt
 from rllib_agentic.cli.outcome import TrialOutcome, flat_metrics, judge
+from rllib_agentic.cli.places import Place, at, searched
 from rllib_agentic.cli.schedulers import EndNotes, goes_on, leave_ended, make_scheduler
-from rllib_agentic.cli.search_space import Path as SpacePath
-from rllib_agentic.cli.search_space import at, searched
 from rllib_agentic.errors import InputError
 from rllib_agentic.tracking.params import flat_params, plain
 
@@ -173,7 +172,7 @@ def _latest(trial: Any, names: Iterable[str]) -> dict[str, float]:
 
 
 def _outcome(
-    trial: Any, criteria: Mapping[str, float], stopper: InterruptStopper, places: Sequence[SpacePath]
+    trial: Any, criteria: Mapping[str, float], stopper: InterruptStopper, places: Sequence[Place]
 ) -> TrialOutcome:
     metrics = flat_metrics(trial.last_result or {})
     failed = trial.status != "TERMINATED"

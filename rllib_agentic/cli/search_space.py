@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-import copy
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rllib_agentic.cli.places import fill, searched
 from rllib_agentic.errors import InputError, did_you_mean
-
-Path = tuple[str | int, ...]
 
 _DOMAINS = (
     "choice", "grid_search", "lograndint", "loguniform", "qlograndint", "qloguniform", "qrandint", "qrandn",
@@ -42,42 +40,6 @@ def read_space(value: Any, where: str = "config") -> Any:
     return value
 
 
-def searched(space: Any, path: Path = ()) -> list[tuple[Path, Any]]:
-    """Every place that Tune fills in, with its domain or grid, in the order of the file.
-
-    Example:
-        >>> searched({"lr": {"grid_search": [1, 2]}, "filters": [{"p": {"grid_search": [0.9]}}]})
-        [(('lr',), {'grid_search': [1, 2]}), (('filters', 0, 'p'), {'grid_search': [0.9]})]
-    """
-    if _is_searched(space):
-        return [(path, space)]
-    return [found for key, part in _parts(space) for found in searched(part, (*path, key))]
-
-
-def fill(space: Any, values: Mapping[Path, Any]) -> Any:
-    """A copy of the space with values in place of some of its domains."""
-
-    def filled(node: Any, path: Path) -> Any:
-        if path in values:
-            return copy.deepcopy(values[path])
-        if _is_searched(node):
-            return node
-        if isinstance(node, Mapping):
-            return {key: filled(part, (*path, key)) for key, part in node.items()}
-        if isinstance(node, list | tuple):
-            return [filled(part, (*path, i)) for i, part in enumerate(node)]
-        return node
-
-    return filled(space, ())
-
-
-def at(config: Any, path: Path) -> Any:
-    """What a trial's configuration has at a place of the search space."""
-    for key in path:
-        config = config[key]
-    return config
-
-
 def examples(space: Any) -> Iterator[dict[str, Any]]:
     """Configurations from a space that show every listed value once: what can be checked before anything starts.
 
@@ -101,25 +63,6 @@ def count_trials(space: Any, num_samples: int) -> int:
     return total
 
 
-def short_names(paths: Sequence[Path]) -> list[str]:
-    """Names for people: each path's last words, as many as tell it apart.
-
-    Example:
-        >>> short_names([("filters", 0, "p"), ("lr",), ("model", "lr")])
-        ['p', 'lr', 'model.lr']
-    """
-    names = []
-    for path in paths:
-        for size in range(1, len(path) + 1):
-            tail = path[-size:]
-            if isinstance(tail[0], str) and sum(other[-size:] == tail for other in paths) == 1:
-                break
-        names.append(".".join(map(str, tail)))
-    return [
-        ".".join(map(str, path)) if names.count(name) > 1 else name for path, name in zip(paths, names, strict=True)
-    ]
-
-
 def _domain(text: str, where: str) -> Any:
     from ray import tune
 
@@ -139,19 +82,6 @@ def _domain(text: str, where: str) -> Any:
         return getattr(tune, name)(*args, **kwargs)
     except (ValueError, TypeError, AssertionError) as error:
         raise InputError(f"{where}: {text!r}: {error}") from None
-
-
-def _is_searched(node: Any) -> bool:
-    from ray.tune.search.sample import Domain
-
-    return isinstance(node, Domain) or (isinstance(node, Mapping) and "grid_search" in node)
-
-
-def _parts(node: Any) -> Iterator[tuple[str | int, Any]]:
-    if isinstance(node, Mapping):
-        yield from node.items()
-    elif isinstance(node, list | tuple):
-        yield from enumerate(node)
 
 
 def _values(domain: Any) -> Iterator[Any]:

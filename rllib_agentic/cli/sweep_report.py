@@ -11,7 +11,7 @@ import yaml
 
 from rllib_agentic.cli.experiment import Experiment
 from rllib_agentic.cli.outcome import TrialOutcome
-from rllib_agentic.cli.search_space import fill, short_names
+from rllib_agentic.cli.places import fill, short_names
 from rllib_agentic.tracking.history import read_history
 from rllib_agentic.tracking.params import plain
 from rllib_agentic.tracking.sweep import Sweep, SweepTrial

@@ -12,8 +12,9 @@ from ray.tune.search.variant_generator import generate_variants
 
 from rllib_agentic.cli.experiment import Experiment, read_experiments
 from rllib_agentic.cli.outcome import TrialOutcome
+from rllib_agentic.cli.places import at, fill, searched, short_names
 from rllib_agentic.cli.schedulers import make_scheduler
-from rllib_agentic.cli.search_space import at, count_trials, examples, fill, read_space, searched, short_names
+from rllib_agentic.cli.search_space import count_trials, examples, read_space
 from rllib_agentic.cli.sweep_report import write_sweep
 from rllib_agentic.cli.yaml_file import read_experiment_file
 from rllib_agentic.errors import InputError
