@@ -8,14 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from chat_tokenizers import chatml_tokenizer
 from test_episode import Countries, capitals, plan, renderer, rollout  # type: ignore[import-not-found]
 
 from rllib_agentic.advantages import ESTIMATORS, CriticEstimator, Estimator
 from rllib_agentic.context import Summary
 from rllib_agentic.engines.scripted import ScriptedEngine
+from rllib_agentic.errors import InputError
 from rllib_agentic.rollout.episode import Rollout
-from rllib_agentic.rollout.note_writer import EngineWriter
+from rllib_agentic.rollout.note_writer import EngineWriter, load_writer
 from rllib_agentic.store import TrajectoryReader, TrajectoryWriter
 from rllib_agentic.trajectory import Message, Row, rows_of
 from rllib_agentic.trajectory.checksum import ENGINE_CHECKSUM, checksum_rows
@@ -135,3 +137,12 @@ def test_nothing_downstream_knows_of_notes(tmp_path: Path) -> None:
     (stored,) = TrajectoryReader(tmp_path)
     assert [turn.text for turn in stored.trajectory.turns] == [turn.text for turn in solved.turns]
     assert checksum_rows(rows_of(stored.trajectory, [0.0] * 5)) == solved.metrics[ENGINE_CHECKSUM]
+
+
+def test_a_writers_model_is_loaded_as_any_model() -> None:
+    small = {"preset": "tiny", "hidden_size": 16, "num_layers": 1, "num_heads": 2}
+    messages = [Message("user", "hello there")]
+    first, second = (asyncio.run(load_writer(small, "cpu").write(messages, 6, 1)) for _ in range(2))
+    assert first == second and first
+    with pytest.raises(InputError, match=r"context\.model\.presett"):
+        load_writer({"presett": "tiny"}, "cpu")
