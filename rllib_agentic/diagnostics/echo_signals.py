@@ -6,10 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from rllib_agentic.trajectory import Trajectory
+from rllib_agentic.trajectory.turn import Ids
 
 _NGRAM = 4
+_PRIME = np.uint64(0x9E3779B97F4A7C15)
 
 
 def echo_signals(trajectories: Sequence[Trajectory], grad_norm: float | None = None) -> dict[str, float]:
@@ -54,14 +57,21 @@ def repetition(trajectory: Trajectory) -> float | None:
 
     A 4-gram lies within one turn. A policy that says the same turn over and over, or loops within a turn, nears 1.
     """
-    seen: set[bytes] = set()
-    total = 0
-    for turn in trajectory.turns:
-        ids = np.ascontiguousarray(turn.action_ids, np.int32)
-        count = max(len(ids) - _NGRAM + 1, 0)
-        total += count
-        seen.update(ids[i : i + _NGRAM].tobytes() for i in range(count))
-    return 1 - len(seen) / total if total else None
+    grams = [_grams(turn.action_ids) for turn in trajectory.turns if len(turn.action_ids) >= _NGRAM]
+    if not grams:
+        return None
+    said = np.concatenate(grams)
+    return 1 - len(np.unique(said)) / len(said)
+
+
+def _grams(ids: Ids) -> npt.NDArray[np.uint64]:
+    """A number for every 4-gram of a turn, the same for the same four tokens (and for others with chance 2^-64)."""
+    windows = np.lib.stride_tricks.sliding_window_view(ids.astype(np.uint64), _NGRAM)
+    number = np.zeros(len(windows), np.uint64)
+    for column in windows.T:
+        number = (number ^ column) * _PRIME
+        number ^= number >> np.uint64(29)
+    return number
 
 
 def _duplicates(group: Sequence[Trajectory]) -> list[float]:

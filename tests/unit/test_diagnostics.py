@@ -287,6 +287,15 @@ def test_repetition_counts_what_was_said_before() -> None:
     assert repetition(said([1, 2, 3], [4, 5, 6])) is None  # never across turns
 
 
+def test_repetition_equals_a_plain_count_of_what_was_said() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        turns = [rng.integers(0, 3, rng.integers(1, 12)).tolist() for _ in range(4)]
+        grams = [tuple(turn[i : i + 4]) for turn in turns for i in range(len(turn) - 3)]
+        expected = 1 - len(set(grams)) / len(grams) if grams else None
+        assert repetition(said(*turns)) == expected
+
+
 def test_duplicates_and_spread_are_within_groups() -> None:
     batch = [said([1, 2]), said([1, 2], member=1), said([1], [2], member=2), said([1, 2], group="h")]
     signals = echo_signals(batch, float("nan"))
