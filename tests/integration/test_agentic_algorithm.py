@@ -155,7 +155,7 @@ def test_the_death_of_a_runner_is_told_with_node_reason_and_log() -> None:  # FT
             return "pong"
 
     class Runners:
-        _worker_manager = FaultTolerantActorManager([Runner.remote(), Runner.remote()])
+        _worker_manager = FaultTolerantActorManager([Runner.remote(), Runner.remote()])  # type: ignore[attr-defined]
 
         def num_remote_env_runners(self) -> int:
             return 2

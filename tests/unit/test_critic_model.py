@@ -40,7 +40,8 @@ class WithCritic(TinyPolicy):
     def __init__(self) -> None:
         super().__init__()
         other = TinyPolicy(seed=5)
-        torch.nn.init.normal_(other.value_head[0].weight)
+        with torch.no_grad():
+            next(other.value_head.parameters()).normal_()
         self.critic_model, self.value_head = other.model.model, other.value_head
 
     def critic_hidden(self, ids: torch.Tensor) -> torch.Tensor:

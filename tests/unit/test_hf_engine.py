@@ -29,7 +29,7 @@ from tiny_engine import (
 )
 from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
 
-from rllib_agentic.engines.engine import Completion, Engine, GenerationRequest
+from rllib_agentic.engines.engine import COUNTERS, Completion, Engine, GenerationRequest
 from rllib_agentic.engines.hf import HFEngine
 from rllib_agentic.engines.legal_tokens import TokenTrie
 from rllib_agentic.errors import InfrastructureError, InputError, StaleWeightsError
@@ -58,7 +58,8 @@ def play(engine, model, episode, *, turns=4, observation=7, exact=True, **fields
 
 
 def test_it_is_an_engine():
-    assert isinstance(HFEngine(MODEL), Engine)
+    engine = HFEngine(MODEL)
+    assert isinstance(engine, Engine) and set(COUNTERS) <= set(engine.metrics())
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])

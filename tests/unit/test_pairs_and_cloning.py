@@ -136,7 +136,8 @@ def test_the_slopes_are_those_of_the_loss_by_finite_differences():
     point, h = torch.tensor([-3.0, -2.5, -2.8, -2.2], dtype=torch.float64), 1e-6
 
     def value(x: torch.Tensor) -> torch.Tensor:
-        return dpo_loss(*x.unsqueeze(1), beta=0.7, label_smoothing=0.2).loss[0]
+        a, b, c, d = x.unsqueeze(1)
+        return dpo_loss(a, b, c, d, beta=0.7, label_smoothing=0.2).loss[0]
 
     leaf = point.clone().requires_grad_()
     value(leaf).backward()

@@ -4,6 +4,7 @@ import itertools
 import json
 import random
 import re
+from typing import Any
 
 import pytest
 
@@ -130,7 +131,7 @@ def test_questions_are_answered_from_the_data_alone() -> None:
         world = build_world("weather", errand.world)
         if one.kind == "long time":
             first, last, city = re.findall(r"from (\S+) to (\S+), .* in (\w+)\?", one.prompt)[0]
-            days = {}
+            days: dict[str, Any] = {}
             for call in one.calls:
                 days |= world.weather(**call.arguments)
             assert all(call.arguments["city"] == city for call in one.calls)

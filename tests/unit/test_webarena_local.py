@@ -52,7 +52,7 @@ def changed_by(task: SiteTask, before: dict[str, Any]) -> dict[str, Any]:
         return after
     wanted = dict(change.values)
     if change.key is None:
-        empty = {
+        empty: dict[str, dict[str, Any]] = {
             "issue": {"status": "unread", "assignedto": None, "keyword": [], "messages": []},
             "user": {"phone": None},
         }
