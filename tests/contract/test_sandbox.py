@@ -44,7 +44,7 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[WarmSandbox]:
 
 def below(sandbox: WarmSandbox) -> list[psutil.Process]:
     """The warm parent's processes."""
-    process = psutil.Process(sandbox._parent._process.pid)
+    process = psutil.Process(sandbox._pool.parent._process.pid)
     return [process, *process.children(recursive=True)]
 
 
@@ -334,7 +334,23 @@ def test_more_callers_than_cells_wait_their_turn() -> None:
     with started("auto", limits) as few, ThreadPoolExecutor(8) as threads:
         runs = list(threads.map(lambda n: few.run(f"import time\ntime.sleep(0.05)\nprint({n})"), range(8)))
         assert [run.stdout for run in runs] == [f"{n}\n" for n in range(8)]
-        assert len(few._idle) <= 2
+        assert len(few._pool._idle) <= 2
+
+
+def test_who_waits_for_a_cell_and_gives_up_keeps_none() -> None:
+    async def waits(few: WarmSandbox) -> str:
+        first = asyncio.create_task(few.arun("import time\ntime.sleep(0.5)"))
+        await asyncio.sleep(0.2)
+        others = [asyncio.create_task(few.arun("1")) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        for other in others:
+            other.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await first
+        return (await asyncio.wait_for(few.arun("print('mine')"), 20)).stdout
+
+    with started("auto", LIMITS.model_copy(update={"most_cells": 1})) as few:
+        assert asyncio.run(waits(few)) == "mine\n"
 
 
 def test_a_dead_warm_parent_is_replaced() -> None:
@@ -342,7 +358,7 @@ def test_a_dead_warm_parent_is_replaced() -> None:
         assert sandbox.run("print(1)").ok
         for process in below(sandbox):
             process.kill()
-        sandbox._parent._process.wait(10)
+        sandbox._pool.parent._process.wait(10)
         assert sandbox.run("print(2)").stdout == "2\n"
 
 

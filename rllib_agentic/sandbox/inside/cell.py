@@ -6,8 +6,6 @@ import os
 import select
 import signal
 import socket
-import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -15,6 +13,7 @@ from typing import Any, NoReturn
 from rllib_agentic.sandbox.inside import family, frames, program
 from rllib_agentic.sandbox.inside.isolation import Isolation
 from rllib_agentic.sandbox.inside.output import Output
+from rllib_agentic.sandbox.inside.running import Running
 
 _FIRST_LOOK_S = 0.02
 _LOOK_EVERY_S = 0.05
@@ -38,7 +37,7 @@ class Cell:
         self._isolation = isolation
         self._limits = limits
         self._proc = proc
-        self._program: _Program | None = None
+        self._program: Running | None = None
         self._woken, wake = os.pipe()
         for descriptor in (self._woken, wake):
             os.set_blocking(descriptor, False)
@@ -101,7 +100,7 @@ class Cell:
         }
         return reply, b"".join(part for kept in outputs for part in kept)
 
-    def _start(self) -> _Program:
+    def _start(self) -> Running:
         self._isolation.clean_folder()
         ours, theirs = socket.socketpair()
         pipes = [os.pipe(), os.pipe()]
@@ -113,7 +112,7 @@ class Cell:
         for read, write in pipes:
             os.close(write)
             os.set_blocking(read, False)
-        return _Program(child, ours, [Output(read, self._limits["output_bytes"]) for read, _ in pipes])
+        return Running(child, ours, [Output(read, self._limits["output_bytes"]) for read, _ in pipes])
 
     def _become_program(self, cell: int, channel: socket.socket, outputs: list[int]) -> NoReturn:
         try:
@@ -136,7 +135,7 @@ class Cell:
         program.live(socket.socket(fileno=3), self._isolation.folder)
         os._exit(0)
 
-    def _watch(self, running: _Program, started: float, seconds: float, persist: bool) -> tuple[str | None, str]:
+    def _watch(self, running: Running, started: float, seconds: float, persist: bool) -> tuple[str | None, str]:
         deadline = started + seconds
         poll = select.poll()
         for output in running.outputs:
@@ -175,7 +174,7 @@ class Cell:
             if running.exit_code is not None or (persist and running.done is not None):
                 return verdict
 
-    def _excess(self, running: _Program) -> tuple[str, str] | None:
+    def _excess(self, running: Running) -> tuple[str, str] | None:
         """What the kernel's own limits do not cover: CPU a call, and the memory of a family."""
         if running.cpu_s() > self._limits["cpu_s"]:
             return "timeout", f"CPU time limit of {self._limits['cpu_s']:g} s"
@@ -189,7 +188,7 @@ class Cell:
                 return "resource_limit", "limit on processes and threads"
         return None
 
-    def _reap(self, running: _Program | None) -> None:
+    def _reap(self, running: Running | None) -> None:
         while True:
             try:
                 process, status = os.waitpid(-1, os.WNOHANG)
@@ -211,7 +210,7 @@ class Cell:
             running.exit_code = -signal.SIGKILL
         running.close()
 
-    def _kill_all(self, but: _Program | None = None) -> None:
+    def _kill_all(self, but: Running | None = None) -> None:
         """Kill and reap until nothing is left: new processes may come while we look."""
         spared = [but.process] if but is not None else []
         if not spared and not _has_children():
@@ -231,101 +230,12 @@ class Cell:
             time.sleep(0.001)
 
 
-class _Program:
-    def __init__(self, process: int, channel: socket.socket, outputs: list[Output]) -> None:
-        self.process = process
-        self.channel = channel
-        self.outputs = outputs
-        self.exit_code: int | None = None
-        self.killed = False
-        self.accepted = False
-        self.done: dict[str, Any] | None = None
-        self._stopped = False
-        self._cpu_before = 0.0
-
-    def begin(self, request: dict[str, Any], code: bytes, stdin: bytes) -> None:
-        """Send a run to the program, which may have been stopped since the last."""
-        self.done, self.accepted = None, False
-        for output in self.outputs:
-            output.begin()
-        if self._stopped:
-            os.kill(self.process, signal.SIGCONT)
-            self._stopped = False
-        self._cpu_before = self.cpu_s(since=0.0)
-        file = _file_with(stdin)
-        header = {"persist": request["persist"], "seed": request["seed"]}
-        try:
-            socket.send_fds(self.channel, [b"r"], [file])
-            self.channel.sendall(frames.pack(header, code))
-        except OSError:
-            pass  # it ended before it began: its exit tells
-        finally:
-            os.close(file)
-
-    def hear(self) -> bool:
-        """What the program says about its end; foreign code may say it too, and may say anything."""
-        try:
-            self.channel.settimeout(1.0)
-            received = frames.receive(self.channel, most=1000)
-            if received is None:
-                return False
-            said = received[0]
-            if not self.accepted:  # its first word comes before any foreign code runs
-                self.accepted = True
-                return True
-            self.done = {"exit": int(said["exit"]), "error": said["error"] if said["error"] in _KINDS else "exception"}
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return False
-        finally:
-            self.channel.settimeout(None)
-        return True
-
-    def cpu_s(self, since: float | None = None) -> float:
-        """CPU seconds of the program in this run."""
-        try:
-            spent = time.clock_gettime((~self.process << 3) | 2)  # Linux: the CPU clock of a process
-        except (OSError, OverflowError):
-            return 0.0
-        return spent - (self._cpu_before if since is None else since)
-
-    def stop(self) -> None:
-        """Let none of its threads run on between calls."""
-        os.kill(self.process, signal.SIGSTOP)
-        self._stopped = True
-
-    def take_output(self) -> None:
-        """Take what it left in its pipes."""
-        for output in self.outputs:
-            output.drain()
-
-    def close(self) -> None:
-        """Take what it left, and close all that leads to it."""
-        self.take_output()
-        for output in self.outputs:
-            output.close()
-        self.channel.close()
-
-
-_KINDS = (None, "exception", "exit", "resource_limit")
-
-
 def _kind_of_exit(exit_code: int | None) -> str | None:
     if exit_code in (0, None):
         return None
     if exit_code == -signal.SIGXCPU:
         return "timeout"
     return "killed" if exit_code is not None and exit_code < 0 else "exit"
-
-
-def _file_with(content: bytes) -> int:
-    if sys.platform == "linux":
-        file = os.memfd_create("stdin")
-    else:
-        with tempfile.TemporaryFile() as temporary:
-            file = os.dup(temporary.fileno())
-    os.write(file, content)
-    os.lseek(file, 0, os.SEEK_SET)
-    return file
 
 
 def _empty(descriptor: int) -> None:

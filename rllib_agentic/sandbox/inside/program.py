@@ -23,13 +23,9 @@ from typing import IO, Any
 from rllib_agentic.sandbox.inside import frames
 
 NAME = "main.py"
-# Looked up by name: to go through all modules in each program would copy the memory that their names lie in.
-_HERE = "rllib_agentic.sandbox.inside"
-_OURS = (
-    "rllib_agentic", "rllib_agentic.sandbox", _HERE, f"{_HERE}.cell", f"{_HERE}.family", f"{_HERE}.frames",
-    f"{_HERE}.isolation", f"{_HERE}.landlock", f"{_HERE}.linux", f"{_HERE}.output", f"{_HERE}.program",
-    f"{_HERE}.seccomp", f"{_HERE}.shell", f"{_HERE}.syscalls", f"{_HERE}.warm_parent",
-)  # fmt: skip
+# Names of our own modules, for programs to forget. The warm parent fills it: going through all modules in each program
+# would copy the memory in which their names lie.
+OURS: list[str] = []
 _FULL = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
 
 
@@ -100,7 +96,7 @@ def _prepare(folder: str) -> None:
     os.environ.update(HOME=folder, TMPDIR=folder)
     sys.path.insert(0, folder)
     sys.argv[:] = [NAME]
-    for name in _OURS:
+    for name in OURS:
         sys.modules.pop(name, None)
     _use("stdout", open(1, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
     _use("stderr", open(2, "w", 1, "utf-8", "backslashreplace", closefd=False))  # noqa: SIM115

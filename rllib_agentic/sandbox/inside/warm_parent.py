@@ -13,7 +13,7 @@ import socket
 import sys
 from typing import Any, NoReturn
 
-from rllib_agentic.sandbox.inside import frames
+from rllib_agentic.sandbox.inside import frames, program
 from rllib_agentic.sandbox.inside.cell import Cell
 from rllib_agentic.sandbox.inside.isolation import Isolation, Landlock, Namespaces, Nothing
 
@@ -44,6 +44,7 @@ def main() -> NoReturn:
     gc.collect()
     gc.disable()
     gc.freeze()  # so that collections in forks do not copy what all of them share
+    program.OURS[:] = [name for name in sys.modules if name.partition(".")[0] == "rllib_agentic"]
     limits = dict(config["limits"])
     limits["memory_bytes"] += _address_space(proc)
     _say(control, {"failed": None})
