@@ -12,7 +12,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rllib_agentic.errors import InputError, did_you_mean
 
 SettingsT = TypeVar("SettingsT", bound="Settings")
-_TYPES = {"float": "a number", "int": "an integer", "bool": "true or false", "str": "text", "dict[str,any]": "a mapping"}
+_TYPES = {
+    "float": "a number",
+    "int": "an integer",
+    "bool": "true or false",
+    "str": "text",
+    "dict[str,any]": "a mapping",
+}
 """Where pydantic puts the types that a value was tried as behind its place, and what they are called here."""
 
 

@@ -1,5 +1,6 @@
-"""Every command and every program of the README runs as written."""
+"""Every command and every program of the README runs as written, and the programs of the pages that it leads to."""
 
+import json
 import os
 import re
 import shlex
@@ -14,13 +15,27 @@ from rllib_agentic.cli.experiment import read_experiments
 from rllib_agentic.cli.yaml_file import read_experiment_file
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README = "README.md"
 # Run elsewhere: these by `.ci/run` itself, the quickstart by tests/learning/test_quickstart.py.
 ELSEWHERE = {"make quickstart", "make test", "rllib train file tuned_examples/quickstart.yaml"}
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def blocks(language: str, page: str = README) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def run(folder: Path, *command: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 def commands() -> list[str]:
@@ -37,37 +52,35 @@ def folder(tmp_path_factory: Any) -> Path:
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_commands(folder: Path) -> None:
+def test_commands_and_the_pages_about_what_they_leave(folder: Path) -> None:
     found = commands()
     assert len(found) >= 6
     for command in found:
         program, *arguments = shlex.split(command)
         assert program == "rllib", command
-        done = subprocess.run(
-            [sys.executable, "-m", "rllib_agentic.cli.main", *arguments],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        assert done.returncode == 0 and done.stdout, f"{command}\n{done.stdout}\n{done.stderr}"
+        assert run(folder, "-m", "rllib_agentic.cli.main", *arguments), command
+    (trial,) = {file.parent for file in folder.glob("runs/*/*/mlflow_run.json")}
+    assert "iteration" in run(trial, "-c", "\n".join(blocks("python", "docs/store.md")))
+    run_id = json.loads((trial / "mlflow_run.json").read_text())["run_id"]
+    program = "\n".join(
+        ["import mlflow", f"run_id = {run_id!r}", *blocks("python", "docs/tracking.md"), "print(points)"]
+    )
+    assert "env_runners/success_rate" in run(folder / "runs", "-c", program)
 
 
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(blocks("python"))))
 def test_programs(folder: Path, number: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", blocks("python")[number]],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    assert 0.0 <= float(done.stdout.strip().splitlines()[-1]) <= 1.0
+    assert 0.0 <= float(run(folder, "-c", blocks("python")[number]).strip().splitlines()[-1]) <= 1.0
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_the_programs_of_the_page_about_python(folder: Path) -> None:
+    printed = run(folder, "-c", "\n".join(blocks("python", "docs/python.md"))).strip().splitlines()
+    low, rate, high = map(float, printed[-3].split())
+    assert low <= rate <= high and float(printed[-1]) > 0
 
 
 def test_the_yaml_in_full_is_one(folder: Path) -> None:
@@ -76,8 +89,3 @@ def test_the_yaml_in_full_is_one(folder: Path) -> None:
     (experiment,) = read_experiments(read_experiment_file(str(folder / "full.yaml")), "README.md")
     assert experiment.config is not None
     assert experiment.config.sections().curriculum.max_turns == (10, 20, 30)
-
-
-def test_files_that_are_linked_exist() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert (ROOT / target).exists(), target
