@@ -12,10 +12,11 @@ from typing import Any
 from rllib_agentic.envs.env import EnvSchema, Observation
 from rllib_agentic.errors import InputError
 from rllib_agentic.tools import CallResult, Grade, Outcome, Tool, ToolEnv, ToolUse, result_text
+from rllib_agentic.tools.calling import Call
 from rllib_agentic.tools.tool_env import own_tools
 from rllib_agentic.trajectory.message import Message
 from serve_envs.call_text import random_call, write_call
-from serve_envs.toolbox.assignment import is_right, written
+from serve_envs.toolbox.assignment import PlannedCall, is_right, written
 from serve_envs.toolbox.progress import SeenProgress, StateProgress
 from serve_envs.toolbox.tasks import DOMAINS, Errand, build_world, make_splits, splits_hash
 
@@ -50,7 +51,7 @@ class Toolbox(ToolEnv):
         self._world: Any = None
         self._progress: SeenProgress | StateProgress = SeenProgress([])
         self._paid = 0.0
-        self._calls_made = 0
+        self._planned = 0
         super().__init__(tools=_all_tools(self._domains), use=use)
 
     def schema(self) -> EnvSchema:
@@ -69,7 +70,7 @@ class Toolbox(ToolEnv):
         self._errand = errand
         self._world = build_world(errand.domain, errand.world)
         self.use_tools(own_tools(self._world))
-        self._paid, self._calls_made = 0.0, 0
+        self._paid, self._planned = 0.0, 0
         if assignment.goal is None:
             outputs = [
                 (one.tool, result_text(getattr(self._world, one.tool)(**one.arguments))) for one in assignment.calls
@@ -89,10 +90,13 @@ class Toolbox(ToolEnv):
         """Count progress; an order is done when the state is as asked."""
         goal = self._running().assignment.goal
         solved = False
-        self._calls_made += len(results)
         for done in results:
-            if done.outcome is Outcome.OK and isinstance(self._progress, SeenProgress):
+            if done.outcome is not Outcome.OK:
+                continue
+            if isinstance(self._progress, SeenProgress):
                 self._progress.seen(done.call.name, done.result.text)
+            plan = self._running().assignment.calls[self._planned :]
+            self._planned += bool(plan and isinstance(done.call, Call) and _follows(done.call, plan[0]))
         if goal is not None and isinstance(self._progress, StateProgress):
             solved = self._progress.look(self._world.snapshot())
         return self._grade(solved, ended=solved, text="Done." if solved else "")
@@ -115,11 +119,11 @@ class Toolbox(ToolEnv):
         self._errand = self._world = None
 
     def expert_action(self) -> str:
-        """The next call of the plan, or the answer; it counts its own calls, so it plays an episode from its start."""
+        """The first call of the plan that has not been made yet, or the answer."""
         errand = self._running()
         calls, answer = errand.assignment.calls, errand.assignment.answer
-        if self._calls_made < len(calls):
-            call = calls[self._calls_made]
+        if self._planned < len(calls):
+            call = calls[self._planned]
             return write_call(self.use, call.tool, call.arguments)
         return f"<answer>{written(answer)}</answer>" if answer is not None else "<answer>done</answer>"
 
@@ -148,6 +152,12 @@ class Toolbox(ToolEnv):
         if self._errand is None:
             raise RuntimeError("toolbox: no episode is running; call reset")
         return self._errand
+
+
+def _follows(call: Call, planned: PlannedCall) -> bool:
+    if call.name != planned.tool or call.as_text or call.positional:
+        return call.name == planned.tool  # in formats of plain text the values look otherwise
+    return dict(call.arguments) == dict(planned.arguments)
 
 
 @cache

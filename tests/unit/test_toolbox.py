@@ -113,6 +113,19 @@ def test_expert_solves_every_kind_and_reaches_every_sub_goal() -> None:
     assert len(kinds) == 24  # five of each service; two services share "count"
 
 
+def test_expert_goes_on_after_calls_of_others() -> None:
+    env = Toolbox(domains=["weather", "movies", "academia"])
+    for index in range(30):
+        env.reset("test", index, 0)
+        draw = random.Random(index)
+        for turn in range(60):
+            action = random_call(env.use, env.tools, env._world.words(), draw) if turn % 3 == 1 else env.expert_action()
+            result = env.step(action)
+            if result.terminated:
+                break
+        assert result.success, index
+
+
 def test_random_calls_fit_their_schemas_and_solve_next_to_nothing() -> None:
     env = Toolbox()
     solved = 0
