@@ -28,7 +28,7 @@ _READ_OF_RLLIB = (
     "num_cpus_per_env_runner", "num_gpus_per_env_runner", "num_cpus_per_learner", "num_gpus_per_learner",
     "num_cpus_for_main_process", "evaluation_interval", "evaluation_duration", "evaluation_at_start",
     "evaluation_samples_per_task", "evaluation_config", "restart_failed_env_runners", "callbacks_class",
-    "custom_resources_per_env_runner", "log_level", "min_time_s_per_iteration",
+    "custom_resources_per_env_runner", "log_level",
 )  # fmt: skip
 """RLlib's keys that mean something here, as :meth:`AgenticConfig.resolved` lists them."""
 

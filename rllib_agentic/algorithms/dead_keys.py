@@ -8,6 +8,7 @@ from typing import Any
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 _BATCH = "an iteration has rollout.groups_per_iteration times rollout.group_size trajectories"
+_ROUND = "an iteration is one round of sampling and learning"
 _WHOLE = "episodes are always sampled whole"
 _NO_GYM = "environments are sessions of a service, not gymnasium objects"
 _NO_CONNECTORS = "tokens go from engine to learner as they are; there are no connectors"
@@ -18,6 +19,9 @@ _ONE = "there is one module, the language model"
 DEAD_KEYS: dict[str, str] = {
     "train_batch_size": _BATCH,
     "train_batch_size_per_learner": _BATCH,
+    "min_time_s_per_iteration": _ROUND,
+    "min_sample_timesteps_per_iteration": _ROUND,
+    "min_train_timesteps_per_iteration": _ROUND,
     "rollout_fragment_length": _WHOLE,
     "batch_mode": _WHOLE,
     "sample_timeout_s": "an episode that takes too long ends by rollout.episode_timeout_s",
