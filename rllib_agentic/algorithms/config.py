@@ -12,7 +12,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from rllib_agentic.algorithms.dead_keys import dead_key_faults
-from rllib_agentic.algorithms.keys import TOP_LEVEL_ALIASES, check_types, has_search_space, merge_section
+from rllib_agentic.algorithms.keys import TOP_LEVEL_ALIASES, check_types, has_search_space, merge_section, named_object
 from rllib_agentic.algorithms.live_change import check_reactions
 from rllib_agentic.algorithms.sections import SECTIONS, Sections, read_sections, section_faults
 from rllib_agentic.errors import InputError, did_you_mean
@@ -147,6 +147,11 @@ class AgenticConfig(AlgorithmConfig):
         faults = [self._unknown_key(key) for key in given if not self._knows(key)]
         sections = {name: given.pop(name) for name in SECTIONS if name in given}
         faults += check_types(self, given)
+        for key in {"callbacks", "callbacks_class"} & given.keys():
+            try:
+                given[key] = _callbacks(given[key], f"config.{key}")
+            except InputError as error:
+                faults.append(str(error))
         for name, value in sections.items():
             merged = merge_section(getattr(self, _attribute(name)), value)
             if not has_search_space(merged):
@@ -232,6 +237,13 @@ class AgenticConfig(AlgorithmConfig):
     @property
     def _model_config_auto_includes(self) -> dict[str, Any]:
         return {}
+
+
+def _callbacks(value: Any, where: str) -> Any:
+    """Classes, or their names as ``module:Class``: one or a list."""
+    if isinstance(value, list | tuple):
+        return [_callbacks(part, where) for part in value]
+    return named_object(value, where) if isinstance(value, str) else value
 
 
 def _is_of_tune(key: str) -> bool:

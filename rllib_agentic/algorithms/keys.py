@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
+
+from rllib_agentic.errors import InputError
 
 TOP_LEVEL_ALIASES = {
     "learning_rate": "lr",
@@ -37,6 +40,25 @@ def merge_section(old: Any, new: Any) -> Any:
     for key, value in new.items():
         merged[key] = merge_section(old.get(key), value) if isinstance(value, Mapping) else value
     return merged
+
+
+def named_object(name: str, where: str) -> Any:
+    """What ``module:name`` names.
+
+    Raises:
+        InputError: there is no such module, or nothing of that name in it.
+
+    Example:
+        >>> named_object("collections:OrderedDict", "config.x").__name__
+        'OrderedDict'
+    """
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise InputError(f"{where}: expected 'module:Name', got {name!r}")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"{where}: {name!r} cannot be imported: {error}") from error
 
 
 def has_search_space(value: Any) -> bool:

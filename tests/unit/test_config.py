@@ -155,6 +155,15 @@ def test_a_key_that_nothing_reads_may_keep_its_default_and_nothing_else() -> Non
     assert missing == []  # the list names keys that RLlib has
 
 
+def test_callbacks_may_be_named_in_a_yaml() -> None:
+    name = "ray.rllib.callbacks.callbacks:RLlibCallback"
+    assert config(callbacks_class=[name]).callbacks_class == [RLlibCallback]
+    assert config(callbacks=name).callbacks_class is RLlibCallback
+    for wrong in ("no.such:Thing", "collections:NoSuch", "collections.OrderedDict"):
+        with pytest.raises(InputError, match=r"config\.callbacks_class"):
+            config(callbacks_class=wrong)
+
+
 def test_types_of_rllibs_own_keys() -> None:
     assert (
         check_types(GRPO.get_default_config(), {"lr": [[0, 1e-3], [100, 0.0]], "num_learners": 2, "seed": None}) == []
