@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from ray import tune
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.callbacks.callbacks import RLlibCallback
 
 from rllib_agentic.algorithms.config import AgenticConfig
 from rllib_agentic.algorithms.dead_keys import DEAD_KEYS
