@@ -23,17 +23,18 @@ def echo_signals(trajectories: Sequence[Trajectory], grad_norm: float | None = N
         grad_norm: gradient norm before clipping, mean over the iteration's optimizer steps; None where none was taken.
 
     Returns:
-        ``reward_mean``: mean return. ``reward_spread``: mean over groups of two or more of the standard deviation of
-        returns (divisor n). ``entropy``: mean of ``-logprob`` over sampled tokens, in nats: the sampled estimate of
-        the policy's entropy. ``response_tokens``: mean number of sampled tokens a trajectory. ``repetition``: see
-        :func:`repetition`. ``duplicates``: share of trajectories that sampled the same tokens as another member of
-        their group. ``grad_norm``, where given.
+        ``reward_mean``: mean return. ``success_rate``: share of solved trajectories. ``reward_spread``: mean over groups
+        of two or more of the standard deviation of returns (divisor n). ``entropy``: mean of ``-logprob`` over sampled
+        tokens, in nats: the sampled estimate of the policy's entropy. ``response_tokens``: mean number of sampled tokens
+        a trajectory. ``repetition``: see :func:`repetition`. ``duplicates``: share of trajectories that sampled the same
+        tokens as another member of their group. ``grad_norm``, where given.
     """
     valid = [t for t in trajectories if t.invalid is None]
     signals: dict[str, float] = {}
     if valid:
         signals |= {
             "reward_mean": _mean([t.total_reward for t in valid]),
+            "success_rate": _mean([float(t.success) for t in valid]),
             "response_tokens": _mean([float(t.num_action_tokens) for t in valid]),
             "entropy": -float(np.concatenate([turn.logprobs for t in valid for turn in t.turns]).mean(dtype=float)),
         }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 from pydantic import Field
@@ -14,7 +16,13 @@ from rllib_agentic.diagnostics.trend import level, slope
 
 _KIND = "echo_trap"
 _FALLING = ("reward_spread", "entropy")
-_WORDS = {"reward_spread": "the spread of rewards within groups", "entropy": "the token entropy"}
+_GAINS = ("reward_mean", "success_rate")
+_WORDS = {
+    "reward_spread": "the spread of rewards within groups",
+    "entropy": "the token entropy",
+    "reward_mean": "mean reward",
+    "success_rate": "success",
+}
 _MOST_CALM = 20
 _RECOVERED = 1.25
 
@@ -24,8 +32,8 @@ class EchoTrap(Settings):
 
     A policy that has fallen into one way of answering earns the same in every member of a group. The order in which
     that shows is: the spread of rewards within groups falls, then the token entropy, then the gradient norm spikes. A
-    policy that has *learned* its tasks loses spread and entropy too. The difference is the reward: there it has risen
-    since the spread was largest and stays at its best; in the trap it has not, or it fell back.
+    policy that has *learned* its tasks loses spread and entropy too. The difference is what it got for that: reward or
+    success has risen since the spread was largest, and is at its best. In the trap neither has.
 
     A signal has *fallen* when its mean over ``window`` iterations is below a share of the largest such mean so far; it
     is up again at 1.25 times that share. The gradient *spikes* when it is ``spike`` times the median of the (at most
@@ -33,13 +41,15 @@ class EchoTrap(Settings):
 
     Attributes:
         on_alarm: what happens then.
-        ring_at: ``fall`` rings when spread and entropy have fallen without the reward having risen, and once more at
-            the spike; ``spike`` rings only when the pattern is complete.
+        ring_at: ``fall`` rings when spread and entropy have fallen and nothing was got for it, and once more at the
+            spike; ``spike`` rings only when the pattern is complete.
         window: iterations that a level is the mean of; nothing rings before there are twice as many.
         spread_share: spread below this share of its largest level has fallen.
         entropy_share: the same for the entropy.
         spike: how many times its calm median the gradient norm must reach.
-        reward_tolerance: a change of the reward counts when it is larger than this, in units of the largest spread.
+        reward_tolerance: a change of the reward counts when it is larger than this, in units of the largest spread, and
+            two standard errors beside (as the reward's steps from iteration to iteration show them); a change of the
+            success rate when it is larger than this by itself, and its two standard errors.
         trend_window: iterations that trends are fitted to.
     """
 
@@ -54,7 +64,7 @@ class EchoTrap(Settings):
 
     def initial_state(self) -> State:
         """Nothing seen yet."""
-        return {"seen": 0, "recent": {}, "peak": {}, "fallen": {}, "calm": [], "best": None, "at_peak": None, "rung": 0}
+        return {"seen": 0, "recent": {}, "peak": {}, "fallen": {}, "calm": [], "best": {}, "at_peak": {}, "rung": 0}
 
     def observe(self, state: State, iteration: int, signals: Mapping[str, float]) -> Verdict:
         """Take in one iteration.
@@ -68,24 +78,26 @@ class EchoTrap(Settings):
         seen = state["seen"] + 1
         ready = seen >= 2 * self.window
         peak, fallen = dict(state["peak"]), dict(state["fallen"])
-        reward = level(recent.get("reward_mean", []), self.window)
-        best, at_peak = state["best"], state["at_peak"]
-        if reward is not None:
-            best = reward if best is None else max(best, reward)
+        gains = {name: value for name in _GAINS if (value := level(recent.get(name, []), self.window)) is not None}
+        best = {name: max(value, state["best"].get(name, value)) for name, value in gains.items()}
+        at_peak = dict(state["at_peak"])
         for name, share in zip(_FALLING, (self.spread_share, self.entropy_share), strict=True):
             now = level(recent.get(name, []), self.window)
             if now is None:
                 continue
             if now >= peak.get(name, 0.0):
                 peak[name] = now
-                at_peak = reward if name == "reward_spread" else at_peak
+                at_peak = dict(gains) if name == "reward_spread" else at_peak
             if ready and now < share * peak[name]:
                 fallen.setdefault(name, iteration)
             elif now >= _RECOVERED * share * peak[name]:
                 fallen.pop(name, None)
                 fallen.pop("grad_norm", None)
         calm = self._calm(state["calm"], fallen, signals)
-        unpaid = bool(fallen) and self._has_not_paid(reward, best, at_peak, peak)
+        unpaid = bool(fallen) and not any(
+            self._has_paid(gains[name], best[name], at_peak.get(name), self._margin(name, recent[name], peak))
+            for name in gains
+        )
         trapped = unpaid and all(name in fallen for name in _FALLING)
         if trapped and self._spikes(calm, signals):
             fallen.setdefault("grad_norm", iteration)
@@ -119,13 +131,16 @@ class EchoTrap(Settings):
     def _spikes(self, calm: Sequence[float], signals: Mapping[str, float]) -> bool:
         return bool(calm) and signals.get("grad_norm", 0.0) > self.spike * statistics.median(calm)
 
-    def _has_not_paid(
-        self, reward: float | None, best: float | None, at_peak: float | None, peak: Mapping[str, float]
-    ) -> bool:
-        if reward is None or best is None:
-            return False
-        tolerance = self.reward_tolerance * peak.get("reward_spread", 0.0)
-        return reward < best - tolerance or (at_peak is not None and reward <= at_peak + tolerance)
+    def _margin(self, name: str, values: Sequence[float], peak: Mapping[str, float]) -> float:
+        """How large a change of a gain must be to count."""
+        unit = peak.get("reward_spread", 0.0) if name == "reward_mean" else 1.0
+        steps = [(b - a) ** 2 for a, b in pairwise(values)]
+        noise = math.sqrt(math.fsum(steps) / (2 * len(steps))) if steps else 0.0
+        return self.reward_tolerance * unit + 2 * noise / math.sqrt(self.window)
+
+    @staticmethod
+    def _has_paid(now: float, best: float, at_peak: float | None, margin: float) -> bool:
+        return now >= best - margin and at_peak is not None and now > at_peak + margin
 
 
 def _message(
@@ -144,5 +159,5 @@ def _message(
     if "grad_norm" in fallen:
         times = recent["grad_norm"][-1] / statistics.median(calm)
         text += f", then the gradient spiked (iteration {fallen['grad_norm']}, {times:.1f} times its calm median)"
-    reward = level(recent["reward_mean"], window)
-    return f"echo trap: {text}, while the mean reward did not rise (now {reward:.3g})"
+    got = ", ".join(f"{_WORDS[name]} {level(recent[name], window):.3g}" for name in _GAINS if name in recent)
+    return f"echo trap: {text}, and nothing was got for it ({got})"

@@ -88,6 +88,22 @@ def test_a_spike_alone_or_a_spike_of_a_healthy_run_is_no_echo_trap() -> None:
     assert alarms(spiky) == []
 
 
+@pytest.mark.parametrize(("course", "rings"), [(healthy, False), (echoing, True)])
+def test_a_reward_that_is_mostly_chance_neither_hides_the_trap_nor_feigns_it(course: Course, rings: bool) -> None:
+    """As in a bandit whose arm pays one time in four: the mean return of an iteration says little, success says all."""
+    for seed in range(3):
+        rng, echo = np.random.default_rng(seed), EchoTrap()
+        state, rung = echo.initial_state(), []
+        for iteration in range(1, 45):
+            policy, norm = course(iteration)
+            signals = echo_signals(flat(policy.sample(rng)), norm)
+            signals["reward_mean"] = 0.2 * signals["success_rate"] + rng.normal(0.8, 0.3)
+            verdict = echo.observe(state, iteration, signals)
+            state = verdict.state
+            rung += [verdict.alarm] if verdict.alarm else []
+        assert bool(rung) == rings
+
+
 def test_ring_at_spike_waits_for_the_whole_pattern() -> None:
     echo, rng = EchoTrap(ring_at="spike"), np.random.default_rng(0)
     state, rung = echo.initial_state(), []
