@@ -23,11 +23,11 @@ def echo_signals(trajectories: Sequence[Trajectory], grad_norm: float | None = N
         grad_norm: gradient norm before clipping, mean over the iteration's optimizer steps; None where none was taken.
 
     Returns:
-        ``reward_mean``: mean return. ``success_rate``: share of solved trajectories. ``reward_spread``: mean over groups
-        of two or more of the standard deviation of returns (divisor n). ``entropy``: mean of ``-logprob`` over sampled
-        tokens, in nats: the sampled estimate of the policy's entropy. ``response_tokens``: mean number of sampled tokens
-        a trajectory. ``repetition``: see :func:`repetition`. ``duplicates``: share of trajectories that sampled the same
-        tokens as another member of their group. ``grad_norm``, where given.
+        ``reward_mean``: mean return. ``success_rate``: share of solved trajectories. ``reward_spread``: mean over
+        groups of two or more of the standard deviation of returns (divisor n). ``entropy``: mean of ``-logprob`` over
+        sampled tokens, in nats: the sampled estimate of the policy's entropy. ``response_tokens``: mean number of
+        sampled tokens a trajectory. ``repetition``: see :func:`repetition`. ``duplicates``: share of trajectories that
+        sampled the same tokens as another member of their group. ``grad_norm``, where given.
     """
     valid = [t for t in trajectories if t.invalid is None]
     signals: dict[str, float] = {}
