@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +10,7 @@ import ray
 from ray import serve
 from ray.serve import Application
 from ray.serve.config import RequestRouterConfig
-from ray.serve.schema import ApplicationStatus, LoggingConfig
+from ray.serve.schema import LoggingConfig
 
 from rllib_agentic.engines.vllm_settings import VLLMEngineSettings
 from rllib_agentic.engines.vllm_transport import REPLICA_DEPLOYMENT
@@ -24,7 +23,6 @@ from serve_envs.lease import Lease
 from serve_envs.weight_store import start_store
 
 _ROUTER = RequestRouterConfig(request_router_class="serve_envs.routing:SessionRouter")
-_LOOK_PERIOD_S = 0.5
 _LOGGING = LoggingConfig(enable_access_log=False, log_level="WARNING")
 
 
@@ -101,27 +99,11 @@ def deploy_inference(
     app = name or f"vllm-{uuid.uuid4().hex[:8]}"
     start_serve(settings.http_port)
     application = build_inference_app(model, settings, args, app=app, lease=Lease.of_caller())
-    target = serve.RunTarget(application, name=app, route_prefix=f"/{app}" if settings.http_port else None)
-    serve.run_many([target], wait_for_applications_running=False)
     try:
-        _wait_until_running(app, settings.start_timeout_s)
-    except InfrastructureError:
+        serve.run(application, name=app, route_prefix=f"/{app}" if settings.http_port else None)
+    except RuntimeError as error:
+        deployments = serve.status().applications[app].deployments.values()
+        reasons = "; ".join(deployment.message for deployment in deployments if deployment.message)
         serve.delete(app)
-        raise
+        raise InfrastructureError("engine_unreachable", f"{app}: could not be deployed: {error} {reasons}") from error
     return app
-
-
-def _wait_until_running(app: str, timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
-    while True:
-        found = serve.status().applications[app]
-        if found.status is ApplicationStatus.RUNNING:
-            return
-        over = time.monotonic() > deadline
-        if over or found.status in (ApplicationStatus.DEPLOY_FAILED, ApplicationStatus.UNHEALTHY):
-            reasons = "; ".join(part.message for part in found.deployments.values() if part.message)
-            late = f" after {timeout_s:g} s (engine.start_timeout_s)" if over else ""
-            raise InfrastructureError(
-                "engine_unreachable", f"{app}: not running{late}: {found.status}: {found.message} {reasons}"
-            )
-        time.sleep(_LOOK_PERIOD_S)

@@ -108,7 +108,7 @@ class Inference:
         return self._deployed
 
     def _on_all(self, method: str, *arguments: Any) -> None:
-        timeout_s = self._settings.start_timeout_s
+        timeout_s = self._settings.call_timeout_s
         found = self._handle.broadcast(method, *arguments).results(timeout_s=timeout_s, return_exceptions=True)
         failed = [one for one in found if isinstance(one, Exception)]
         for error in failed:
@@ -131,7 +131,7 @@ class Inference:
                 url,
                 content=safetensors.torch.save(tensors),
                 params={"finish_turns": finish_turns},
-                timeout=self._settings.start_timeout_s,
+                timeout=self._settings.call_timeout_s,
             )
         except httpx.TransportError as error:
             raise InfrastructureError("engine_unreachable", f"{url}: {type(error).__name__}: {error}") from error

@@ -42,7 +42,7 @@ class VLLMEngineSettings(Settings):
         sleep: what replicas give back while the learner works, where both share GPUs: ``no``, ``cache`` (vLLM's level
             1: weights move to the host) or ``all`` (level 2: weights come anew with every update).
         http_port: also serve HTTP there, for turns and in OpenAI's form; None for handles only.
-        start_timeout_s: longest time until all replicas answer.
+        call_timeout_s: longest time for replicas to load weights, to sleep or to wake.
         engine_args: any other argument of vLLM's ``AsyncEngineArgs``.
     """
 
@@ -60,7 +60,7 @@ class VLLMEngineSettings(Settings):
     kv_cache_gb: float | None = Field(default=None, gt=0)
     sleep: Literal["no", "cache", "all"] = "no"
     http_port: int | None = Field(default=None, ge=1, le=65535)
-    start_timeout_s: float = Field(default=1800.0, gt=0)
+    call_timeout_s: float = Field(default=1800.0, gt=0)
     engine_args: Mapping[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
