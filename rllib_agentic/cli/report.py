@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -78,10 +78,16 @@ def report_completed(experiment: Experiment, options: TrainOptions) -> list[Tria
     return outcomes
 
 
-def _stored_outcome(entry: Mapping[str, object], criteria: Mapping[str, float]) -> TrialOutcome:
+def _stored_outcome(entry: Mapping[str, Any], criteria: Mapping[str, float]) -> TrialOutcome:
     fields = {key: value for key, value in entry.items() if key != "pass_criteria"}
-    judged: dict[str, Criterion] = judge(criteria, entry["metrics"])  # type: ignore[arg-type]
-    return TrialOutcome(**fields, pass_criteria=judged)  # type: ignore[arg-type]
+    judged: dict[str, Criterion] = judge(criteria, _values(entry))
+    return TrialOutcome(**fields, pass_criteria=judged)
+
+
+def _values(entry: Mapping[str, Any]) -> dict[str, float]:
+    """What a stored outcome knows of metrics: its last result, and what its criteria had seen earlier."""
+    seen = {key: judged["got"] for key, judged in entry.get("pass_criteria", {}).items()}
+    return {key: value for key, value in seen.items() if value is not None} | entry["metrics"]
 
 
 def _places(outcome: TrialOutcome, folder: Path, plot: Path) -> dict[str, str]:
