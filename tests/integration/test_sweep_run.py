@@ -1,4 +1,4 @@
-"""A sweep on Tune: several trials, schedulers, and what a second start leaves alone."""
+"""A sweep on Tune: several trials, and what a second start leaves alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from rllib_agentic.cli.interrupt import InterruptStopper
 from rllib_agentic.cli.outcome import TrialOutcome
 from rllib_agentic.cli.run_experiment import END_FILE, completed, experiment_folder, run
 from rllib_agentic.cli.schedulers import END_NOTE
-from rllib_agentic.cli.sweep_report import write_sweep
 from rllib_agentic.tracking import HistoryCallback, read_history
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -88,35 +87,3 @@ def test_a_resumed_sweep_leaves_alone_what_is_done(tmp_path: Path) -> None:
     first.write_text(json.dumps({"reason": "scheduler"}))  # a trial that ASHA gave up
     assert not completed(raised(sweep, 3))
     assert iterations(go(raised(sweep, 3))) == [2, 3]
-
-
-def test_asha_ends_its_trials_and_what_it_ended_is_noted(tmp_path: Path) -> None:
-    scheduler = {"type": "ASHAScheduler", "grace_period": 1, "max_t": 3, "reduction_factor": 2}
-    sweep = experiment(tmp_path, "asha", scheduler=scheduler, stop={}, metric="env_runners/episode_return_mean")
-    outcomes = go(sweep)
-    assert max(o.iterations for o in outcomes) == 3 and {o.status for o in outcomes} == {"finished"}
-    notes = [json.loads((Path(o.folder) / END_NOTE).read_text())["reason"] for o in outcomes]
-    assert notes == ["scheduler", "scheduler"]
-    ranked, places = write_sweep(sweep, outcomes, tmp_path / "written")
-    assert len(ranked.ranked) == 2 and Path(places["plot"]).is_file()
-
-
-def test_pbt_carries_weights_and_changes_settings(tmp_path: Path) -> None:
-    scheduler = {
-        "type": "PopulationBasedTraining",
-        "time_attr": "training_iteration",
-        "perturbation_interval": 2,
-        "quantile_fraction": 0.5,
-        "resample_probability": 1.0,
-        "hyperparam_mutations": {"lr": [0.5]},
-    }
-    checkpoints = {"checkpoint_frequency": 2}
-    config = experiment(tmp_path).settings.config | {"lr": "tune.uniform(0.001, 0.002)"}
-    sweep = experiment(
-        tmp_path, "pbt", scheduler=scheduler, checkpoint_config=checkpoints, config=config,
-        metric="env_runners/episode_return_mean", stop={"training_iteration": 4},
-    )  # fmt: skip
-    outcomes = go(sweep)
-    assert iterations(outcomes) == [4, 4] and {o.status for o in outcomes} == {"finished"}
-    rates = sorted(dict((place[0], value) for place, value in o.params)["lr"] for o in outcomes)
-    assert rates[1] == 0.5 and rates[0] < 0.01  # the worse trial took the better one's place, with another rate
