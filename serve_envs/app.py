@@ -66,7 +66,7 @@ def build_app(
         graceful_shutdown_timeout_s=10.0,
         health_check_period_s=5.0,
         max_constructor_retry_count=2,
-    ).bind(make, settings.model_copy(update={"num_replicas": 1}), lease)  # equal arguments: scaling restarts nobody
+    ).bind(make, settings, lease)
     if not http:
         return workers
     return serve.deployment(

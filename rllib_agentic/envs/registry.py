@@ -128,7 +128,7 @@ _BUILT_IN = (
     EnvEntry(
         "textworld_express",
         "serve_envs.textworld_express.env:TextWorldExpress",
-        "cook, tidy up, find coins, read maps, count: eight text games",
+        "cook, tidy up, find coins, read maps, count: seven text games",
         modules=("textworld_express", "py4j"),
         extra="textworld_express",
         programs=("java",),

@@ -67,6 +67,7 @@ class TextWorldExpress:
         self._session: JvmSession | None = None
         self._game: Game | None = None
         self._actions: tuple[str, ...] = ()
+        self._spelled: dict[str, str] = {}
         self._score = 0.0
         self._steps = 0
         self._plan: list[str] | None = None
@@ -109,8 +110,9 @@ class TextWorldExpress:
         """
         self._running()
         assert self._session is not None
-        words = " ".join(extract_action(action).lower().split())
-        valid = words in self._actions
+        words = " ".join(extract_action(action).split())
+        valid = words.lower() in self._spelled
+        words = self._spelled.get(words.lower(), words)  # the game tells "2mL" from "2ml"
         shown: dict[str, Any] = self._session.call(lambda engine: json.loads(engine.stepJSON(_sendable(words))))
         self._steps += 1
         gained, self._score = float(shown["score"]) - self._score, float(shown["score"])
@@ -164,7 +166,8 @@ class TextWorldExpress:
         return self._game
 
     def _read(self, shown: dict[str, Any]) -> str:
-        self._actions = tuple(sorted({" ".join(action.lower().split()) for action in shown["validActions"]}))
+        self._spelled = {action.lower(): action for action in sorted(shown["validActions"])}
+        self._actions = tuple(self._spelled.values())
         text = "\n".join(line.rstrip() for line in shown["observation"].strip().splitlines())
         return f"{text}\nActions: {', '.join(self._actions)}." if self._show_actions else text
 

@@ -6,13 +6,13 @@ import re
 from typing import Any
 
 from serve_envs.webarena_local.tasks import SiteTask
+from serve_envs.webarena_local.world import make_world
 from serve_envs.webnav.view import Node, View
 
 _FIELDS = ("textbox", "searchbox", "combobox", "spinbutton")
 _LABELS = {"title": "Title", "priority": "Priority", "status": "Status", "assignedto": "Assigned To",
            "message": "Change Note", "username": "Login Name", "realname": "Name", "roles": "Roles",
            "phone": "Phone", "name": "Keyword"}  # fmt: skip
-_TITLE = re.compile(r'"([^"]+)"')
 
 
 def next_action(task: SiteTask, view: View) -> str:
@@ -26,14 +26,14 @@ def next_action(task: SiteTask, view: View) -> str:
         return _find(task, view)
     change = task.change
     assert change is not None
-    if "has been created" in _texts(view) or re.search(r"\bedited ok\b", _texts(view)):
+    if re.search(r"\b(created|edited ok)\b", _texts(view)):
         return "stop"
     wanted = dict(change.values)
     if change.of == "issue" and change.key is None:
         return _page(view, "/issue?@template=item", "Create New") or _fill(view, wanted, "Submit New Entry")
     if change.of == "issue":
-        title = next(iter(_TITLE.findall(task.text.replace(f'"{wanted.get("message", "")}"', ""))))
-        return _open(view, f"/issue{change.key}", title) or _fill(view, wanted, "Submit Changes")
+        assert change.key is not None
+        return _open_issue(view, change.key) or _fill(view, wanted, "Submit Changes")
     if change.of == "keyword":
         return _page(view, "/keyword?@template=item", "Create New", second=True) or _fill(
             view, wanted, "Submit New Entry"
@@ -43,27 +43,37 @@ def next_action(task: SiteTask, view: View) -> str:
         assert secret is not None
         fields = wanted | {"password": secret[1], "confirm": secret[1], "address": f"{wanted['username']}@example.com"}
         return _page(view, "/user?@template=item", "Add User") or _fill(view, fields, "Submit New Entry")
-    return _open(view, "/user", change.key, through="User List") or _fill(view, wanted, "Submit Changes")
+    return _open_user(view, change.key) or _fill(view, wanted, "Submit Changes")
 
 
 def _find(task: SiteTask, view: View) -> str:
     assert task.answer is not None
-    title = _TITLE.findall(task.text)[0]
+    answer = f'answer "{task.answer[0]}"'
     if "How many" in task.text:
-        return _page(view, "/issue?", "Show All") or f'answer "{task.answer[0]}"'
-    opened = _open(view, "/issue", title)
-    if "phone number" in task.text and "/user" not in view.url:
-        return opened or _click(view, "User List")
-    return f'answer "{task.answer[0]}"' if "phone number" in task.text or opened is None else opened
+        return _page(view, "/issue?", "Show All") or answer
+    world = make_world(task.world)
+    issue = next(issue for issue in world.issues if issue.title in task.text)
+    if "phone number" in task.text and "/user" in view.url:
+        return _open_user(view, issue.assigned) or answer
+    opened = _open_issue(view, str(world.number(issue)))
+    return opened or (_click(view, "User List") if "phone number" in task.text else answer)
 
 
-def _open(view: View, path: str, name: str, through: str = "Show All") -> str | None:
-    """Go to the page of a thing by its name, through a list; None where we are there."""
-    there = re.search(rf"{path}\d*(\?.*)?$", view.url)
-    if there and re.search(r"\d(\?.*)?$", view.url):
+def _open_issue(view: View, number: str) -> str | None:
+    """Go to an issue by the box for its number; None where we are there."""
+    if re.search(rf"/issue{number}(\?.*)?$", view.url):
         return None
-    link = next((node for node in view.nodes if node.role == "link" and node.name == name), None)
-    return f"click {link.id}" if link else _click(view, through)
+    at = next(at for at, node in enumerate(view.nodes) if node.role == "button" and node.name == "Show issue:")
+    box = next(node for node in view.nodes[at:] if node.role in _FIELDS)
+    return f"click {view.nodes[at].id}" if box.state.get("value") == number else f'type {box.id} "{number}"'
+
+
+def _open_user(view: View, login: str) -> str | None:
+    """Go to a person through the list of all; None where we are there."""
+    if re.search(r"/user\d+(\?.*)?$", view.url):
+        return None
+    link = next((node for node in view.nodes if node.role == "link" and node.name == login), None)
+    return f"click {link.id}" if link and "/user" in view.url else _click(view, "User List")
 
 
 def _page(view: View, path: str, link: str, *, second: bool = False) -> str | None:

@@ -1,1 +1,1 @@
-"""MiniWoB++'s web pages in a real browser."""
+"""Web pages in a real browser, as text: what webarena_local is built on."""

@@ -299,23 +299,3 @@ def test_a_killed_driver_leaves_no_application_on_the_cluster(service):
     while app in serve.status().applications and time.monotonic() < deadline:
         time.sleep(0.5)
     assert set(serve.status().applications) == {"processes"}  # what others hold goes on
-
-
-def test_more_replicas_leave_live_sessions_alone(service):  # FT06: 2 to 3 replicas, 20 live sessions
-    deploy_app(CounterEnv, EnvSettings(num_replicas=2), "scaled")
-
-    async def run():
-        transport = ServeTransport.to_app("scaled")
-        client = RemoteClient(transport, RETRIES)
-        sessions = await asyncio.gather(*(client.create(task(number)) for number in range(20)))
-        for number, session in enumerate(sessions):
-            await session.step(f"set x={number}")
-        await asyncio.to_thread(deploy_app, CounterEnv, EnvSettings(num_replicas=3), "scaled")
-        while len((await transport.health()).workers) < 3:
-            await asyncio.sleep(0.1)
-        answers = await asyncio.gather(*(text(session, "get x") for session in sessions), return_exceptions=True)
-        assert answers == [str(number) for number in range(20)]  # none is lost, and none is another's
-        await client.aclose()
-
-    asyncio.run(run())
-    undeploy("scaled")
