@@ -70,6 +70,11 @@ def contradictions(parts: Mapping[str, Any], config: Any) -> list[str]:
     faults += _minibatch_faults(parts, config) + _lora_faults(parts) + _critic_faults(parts)
     if learner.recompute_old_logprobs and not parts["loss"].reads_old_logprobs:
         faults.append(f"config.learner.recompute_old_logprobs: has no effect with loss {_name(parts['loss'])!r}")
+    if learner.kl.coefficient > 0 and learner.kl.place == "reward" and not parts["loss"].reads_old_logprobs:
+        faults.append(
+            f"config.learner.kl.place: loss {_name(parts['loss'])!r} trains on tokens of any origin, whose divergence "
+            "from the reference is not in their logprobs; place it in the loss"
+        )
     if parts["loss"].pairwise != config.algo_class.trains_pairs:
         faults.append(f"config.loss: {_name(parts['loss'])!r} does not go with {config.algo_class.__name__}")
     if config.algo_class.trains_pairs and not parts["offline"].has_data and rollout.group_size < 2:

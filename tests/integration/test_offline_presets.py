@@ -171,6 +171,8 @@ def test_what_cannot_work_is_said_at_the_start(walks: str) -> None:
         build("GRPO", offline={"paths": walks})
     with pytest.raises(InputError, match="'dpo' does not go with SFT"):
         build("SFT", loss={"type": "dpo"}, offline={"paths": walks})
+    with pytest.raises(InputError, match=r"learner\.kl\.place"):
+        build("SFT", learner={"kl": {"coefficient": 0.1, "place": "reward"}}, offline={"paths": walks})
     with pytest.raises(InputError, match="at least 2"):
         build("DPO", rollout={"group_size": 1})
     with pytest.raises(InputError, match="does not divide the 8 trajectories"):
