@@ -33,7 +33,7 @@ def test_sft_solves_held_out_tasks() -> None:
                 "env_config": {"backend": "local", "args": {"depths": [1], "distractors": 3}},
                 "model": {"preset": "tiny", "hidden_size": 64, "num_layers": 2, "num_heads": 2},
                 "rollout": {"max_turns": 8, "max_tokens_per_turn": 48, "max_context_tokens": 1024},
-                "offline": {"collect": {"episodes": 440}, "trajectories_per_iteration": 220},
+                "offline": {"collect": {"episodes": 880}, "trajectories_per_iteration": 220},
                 "lr": 2e-3,
                 "store": {"enabled": False},
                 "evaluation_duration": 25,
@@ -44,7 +44,7 @@ def test_sft_solves_held_out_tasks() -> None:
     )
     try:
         start = algo.evaluate()
-        for _ in range(4):
+        for _ in range(3):
             algo.train()
         end = algo.evaluate()
     finally:
