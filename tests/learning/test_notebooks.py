@@ -40,3 +40,14 @@ def test_the_quickstart_taken_apart_learns_too(monkeypatch):
     before, after = map(float, found.groups())
     assert before <= 0.4
     assert after >= before + 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_a_sweep_through_the_tuner_finds_the_better_rate(monkeypatch):
+    printed = run("sweep.ipynb", monkeypatch)
+    found = re.search(r"best success: ([\d.]+) at 1e-5, ([\d.]+) at 3e-3", printed)
+    assert found, printed
+    low, high = map(float, found.groups())
+    assert high >= low + 0.2
+    assert "1 parent, 4 children" in printed
