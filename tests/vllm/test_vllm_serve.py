@@ -194,7 +194,6 @@ def test_another_run_with_the_same_number_of_a_version_brings_other_weights(serv
     assert service.difference(request(), after) < TOLERANCE < service.difference(request(), before)
 
 
-@pytest.mark.skip(reason="written, but not yet seen to run: docs/scaling.md says so")
 def test_a_killed_replica_costs_no_episode_and_its_successor_has_the_newest_weights(service: Service) -> None:
     long = [request(max_tokens=300, seed=s, episode_id=f"long{s}") for s in range(6)]
 
@@ -221,7 +220,6 @@ def test_a_killed_replica_costs_no_episode_and_its_successor_has_the_newest_weig
     assert len(below) > 0 and not psutil.wait_procs(below, timeout=60)[1]  # vLLM's own process went too
 
 
-@pytest.mark.skip(reason="written, but not yet seen to run: docs/scaling.md says so")
 @pytest.mark.parametrize("max_staleness", [0, 1])
 def test_grpo_trains_through_the_replicas(service: Service, max_staleness: int) -> None:
     engine = {"type": "vllm", "address": service.app}
