@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -62,23 +63,35 @@ def register_with_tune() -> None:
     """Make every preset known to Tune by name, without importing torch or RLlib now.
 
     Tune keeps trainables pickled. What is pickled here unpickles to the class itself, by importing its module then.
-
-    Tune hands its names to the Ray that starts next and keeps none for the one after it. So they are laid out again
-    after every start: a second ``ray.init`` of one process knows them like the first.
     """
-    from ray._private import worker
     from ray.experimental.internal_kv import _internal_kv_initialized
-    from ray.tune.registry import TRAINABLE_CLASS, _global_registry
+    from ray.tune.registry import _global_registry
 
-    def lay_out() -> None:
-        for name, target in PRESETS.items():
-            _global_registry._to_flush[(TRAINABLE_CLASS, name)] = pickle.dumps(_Deferred(target))
-
-    lay_out()
+    _global_registry._to_flush = _Kept(_global_registry._to_flush)
     if _internal_kv_initialized():
         _global_registry.flush_values()
-        lay_out()
-    worker._post_init_hooks.append(lay_out)
+
+
+class _Kept(dict[tuple[str, str], bytes]):
+    """What Tune has yet to tell Ray.
+
+    Tune clears this once it has told the Ray that runs, and so has nothing for one that starts later in the process.
+    Our names stay: they are told again.
+    """
+
+    def __init__(self, waiting: Mapping[tuple[str, str], bytes]) -> None:
+        super().__init__(waiting)
+        self._lay_out()
+
+    def clear(self) -> None:
+        super().clear()
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        from ray.tune.registry import TRAINABLE_CLASS
+
+        for name, target in PRESETS.items():
+            self[TRAINABLE_CLASS, name] = pickle.dumps(_Deferred(target))
 
 
 class _Deferred:

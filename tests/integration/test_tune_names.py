@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import ray
-from ray.tune.registry import get_trainable_cls
+from ray.tune.registry import get_trainable_cls, register_trainable
 
 import rllib_agentic
 
@@ -18,6 +18,7 @@ def test_names_outlive_a_second_start_of_ray() -> None:
         )
         try:
             assert get_trainable_cls("GRPO") is rllib_agentic.GRPO
+            register_trainable("somebody's own", rllib_agentic.GRPO)  # Tune then forgets what it has told this Ray
         finally:
             ray.shutdown()
         assert get_trainable_cls("StarPO_S") is rllib_agentic.StarPO_S

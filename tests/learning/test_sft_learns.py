@@ -49,5 +49,5 @@ def test_sft_solves_held_out_tasks() -> None:
         end = algo.evaluate()
     finally:
         algo.stop()
-    assert start["success_rate"] == 0.0
+    assert start["success_rate"] <= 0.2
     assert end["success_rate_low"] > start["success_rate_high"], (start["success_rate"], end["success_rate"])
