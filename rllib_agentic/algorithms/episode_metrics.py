@@ -15,7 +15,8 @@ def episode_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 
     ``*_frac`` are shares of episodes, ``*_rate`` shares of turns or attempts; ``tool_error_rate`` is the share of tool
     calls that ran and failed, ``code_success_rate`` (where there was code) the share of its runs without an error.
-    ``env/NAME`` is the sum over an episode's turns of what the environment reports as NAME.
+    ``env/NAME`` is the sum over an episode's turns of what the environment reports as NAME, ``category/NAME`` the
+    success rate in the tasks that the environment counts under NAME, where there is more than one such heading.
     Token counts are tokens.
     """
     valid = [t for t in trajectories if t.invalid is None]
@@ -59,6 +60,10 @@ def episode_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         metrics[f"reward/{name}"] = float(np.mean(per_episode))
     for name in sorted({name for turn in turns for name in turn.metrics}):
         metrics[f"env/{name}"] = float(np.mean([sum(turn.metrics.get(name, 0.0) for turn in t.turns) for t in valid]))
+    if len(categories := {t.metrics["category"] for t in valid if "category" in t.metrics}) > 1:
+        for category in sorted(categories):
+            outcomes = [t.success for t in valid if t.metrics.get("category") == category]
+            metrics[f"category/{category}"] = float(np.mean(outcomes))
     for reason in sorted({t.end_reason for t in valid}):
         metrics[f"end/{reason}"] = float(np.mean([t.end_reason == reason for t in valid]))
     return metrics

@@ -367,7 +367,9 @@ def _choose(draw: random.Random, observation: Observation) -> str:
 
 
 def _task_key(observation: Observation) -> str:
-    return observation.state_key or json.dumps([message.content for message in observation.messages])
+    """What tells tasks apart at their first observation: their id, the state, or what is seen."""
+    given = observation.info.get("task_id") or observation.state_key
+    return str(given or json.dumps([message.content for message in observation.messages]))
 
 
 def _name(script: Script) -> str:

@@ -17,7 +17,8 @@ class Observation:
         messages: at reset the system message (if any) and the first observation; after a step the answer.
         actions: the admissible actions right now as texts, where they can be listed; they feed the legal-token mask.
         state_key: a short hash of the state, equal exactly for equal states; None where unknown.
-        info: anything more, JSON-able; never shown to the policy.
+        info: anything more, JSON-able; never shown to the policy. At the first observation ``task_id`` may tell apart
+            tasks that look alike, ``category`` says under which heading results count them.
     """
 
     messages: tuple[Message, ...]

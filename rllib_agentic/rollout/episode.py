@@ -110,6 +110,7 @@ class _Episode:
     plan: EpisodePlan
     strategy: ContextStrategy
     prompt: tuple[Message, ...] = ()
+    category: str | None = None
     turns: list[Turn] = field(default_factory=list)
     exchanges: list[Exchange] = field(default_factory=list)
     segment: int = 0
@@ -156,6 +157,7 @@ class _Episode:
         try:
             observation = session.first
             self.prompt = observation.messages
+            self.category = observation.info.get("category")
             self._open_segment(self.rollout.renderer.render(self.prompt, tools=self._tools))
             self._check_calls()
             self.tell(EpisodeEvent.START)
@@ -345,7 +347,8 @@ class _Episode:
             success=self.success and self.invalid is None,
             end_reason=self.end_reason,
             invalid=self.invalid,
-            metrics={
+            metrics=({} if self.category is None else {"category": str(self.category)})
+            | {
                 "seconds": seconds,
                 "env_seconds": self.env_seconds,
                 "cached_tokens": self.cached_tokens,

@@ -106,7 +106,11 @@ class SciWorld:
         return Observation(
             messages=(Message("system", _SYSTEM), Message("user", f"{task}\n\n{shown}")),
             actions=actions,
-            info={"category": experiment.task, "task_description": task},
+            info={
+                "category": experiment.task,
+                "task_id": f"{experiment.task} {experiment.variation}",
+                "task_description": task,
+            },
         )
 
     def step(self, action: str) -> StepResult:

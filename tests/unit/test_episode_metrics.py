@@ -1,5 +1,7 @@
 """Metrics of a batch, worked by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -37,3 +39,17 @@ def test_the_share_of_code_that_runs_counts_runs_not_episodes() -> None:
     second = episode(turn(code_runs=1.0, code_ok=1.0))
     assert episode_metrics([first, second])["code_success_rate"] == pytest.approx(4 / 5)
     assert "code_success_rate" not in episode_metrics([episode(turn())])
+
+
+def test_success_by_category_where_there_are_several() -> None:
+    easy, hard = ({"category": name} for name in ("easy", "hard"))
+    played = [
+        replace(episode(turn()), metrics=easy, success=True),
+        replace(episode(turn()), metrics=hard, success=True),
+        replace(episode(turn()), metrics=hard),
+        replace(episode(turn()), metrics=hard, invalid="env_error"),
+        episode(turn()),
+    ]
+    metrics = episode_metrics(played)
+    assert metrics["category/easy"] == 1.0 and metrics["category/hard"] == 0.5
+    assert not any(name.startswith("category/") for name in episode_metrics(played[1:3]))
