@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -177,7 +178,7 @@ class Movies:
         )
         calls = (*self._to_film(key), *self._to_films(name, [other for other in keys if other != key]))
         return Assignment(
-            prompt, "by way of a film", calls, float(sum(self.films[other]["takings_m"] for other in keys))
+            prompt, "by way of a film", calls, math.fsum(self.films[other]["takings_m"] for other in keys)
         )
 
     def _find(self, key: int) -> PlannedCall:

@@ -186,7 +186,7 @@ class Weather:
                 *(PlannedCall("distance", {"city": city, "other": other}) for other in others),
                 self._look(near, first, last),
             ),
-            answer=round(sum(highs) / days, 2),
+            answer=round(math.fsum(highs) / days, 2),
         )
 
     def _within(self, draw: random.Random) -> Assignment:
