@@ -1,4 +1,4 @@
-"""SFT clones an expert so that held-out tasks are solved that a policy with random weights hardly ever solves: by intervals.
+"""SFT clones an expert: held-out tasks are solved that random weights hardly ever solve, by intervals.
 
 TextCraft's one-step recipes: fetch what the recipe of the goal needs, then craft. What the goals of the split ``test``
 need stands in no training episode as a goal. A pretrained model does much better from fewer episodes
