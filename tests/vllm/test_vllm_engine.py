@@ -17,7 +17,7 @@ import pytest
 import torch
 from tiny_engine import plain_logprobs
 
-pytest.importorskip("vllm", reason="make test-vllm runs these")
+pytest.importorskip("vllm.sampling_params", reason="make test-vllm runs these")
 
 from rllib_agentic.engines.engine import Completion, GenerationRequest
 from rllib_agentic.engines.hf import HFEngine

@@ -23,7 +23,7 @@ import safetensors.torch
 import torch
 from tiny_engine import plain_logprobs
 
-pytest.importorskip("vllm", reason="make test-vllm runs these")
+pytest.importorskip("vllm.sampling_params", reason="make test-vllm runs these")
 
 from ray import serve
 
