@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from serve_envs.babyai.options import PRIMITIVES, TOGGLE, Steps
 from serve_envs.babyai.world import state_key
 from serve_envs.grid import Cell
 
+_log = logging.getLogger(__name__)
 _WORDS = {step: word for word, step in PRIMITIVES.items()}
 _MOST_STEPS = 2000
 _MOST_SUBGOALS = 300
@@ -79,8 +81,8 @@ class Expert:
                     solved = bool(terminated and reward > 0)
                     if terminated or truncated or len(plan) == _MOST_STEPS:
                         break
-            except Exception:
-                pass  # there are missions that the bot cannot plan; its plan holds as far as it came
+            except Exception:  # there are missions that the bot cannot plan; its plan holds as far as it came
+                _log.debug("BabyAI's bot gave up after %d steps", len(plan), exc_info=True)
             if solved or not self._plan:
                 self._plan, self._places = plan, places or {state_key(level): 0}
             if solved:
