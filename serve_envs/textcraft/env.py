@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -44,6 +45,8 @@ class TextCraft:
         depths: which goals, by the levels of crafting under them: any of 1, 2, 3, 4.
         distractors: the most recipes shown that do not help.
         max_steps: steps after which the episode is truncated.
+        books: how many books of recipes there are; the task's seed draws one. The first is the package's. In the others
+            every base item stands for another one, in other counts: recipes must be read, knowing them is no use.
 
     Raises:
         InputError: an argument is out of range.
@@ -51,16 +54,21 @@ class TextCraft:
 
     quick = True
 
-    def __init__(self, depths: Sequence[int] = _ALL_DEPTHS, distractors: int = 10, max_steps: int = 100) -> None:
+    def __init__(
+        self, depths: Sequence[int] = _ALL_DEPTHS, distractors: int = 10, max_steps: int = 100, books: int = 1
+    ) -> None:
         if not depths or not set(depths) <= set(_ALL_DEPTHS):
             raise InputError(f"textcraft: depths must be some of 1, 2, 3 and 4, got {list(depths)}")
         if distractors < 0:
             raise InputError(f"textcraft: distractors must be at least 0, got {distractors}")
         if max_steps < 1:
             raise InputError(f"textcraft: max_steps must be at least 1, got {max_steps}")
+        if books < 1:
+            raise InputError(f"textcraft: books must be at least 1, got {books}")
         self._splits = make_splits(tuple(sorted(set(depths))))
         self._distractors = distractors
         self._max_steps = max_steps
+        self._books = books
         self._book = recipe_book()
         self._assignment: Assignment | None = None
         self._inventory = Inventory(self._book)
@@ -85,9 +93,11 @@ class TextCraft:
         )
 
     def reset(self, split: str, index: int, seed: int) -> Observation:
-        """Begin with empty hands. Nothing is left to chance, so ``seed`` changes nothing."""
+        """Begin with empty hands. ``seed`` draws the book of recipes, and nothing where there is but one."""
         goal = self._splits[split][index]
-        self._assignment = make_assignment(goal, self._distractors)
+        number = random.Random(f"textcraft {index} {seed}").randrange(self._books)
+        self._assignment = make_assignment(goal, self._distractors, number)
+        self._book = self._assignment.book
         self._inventory = Inventory(self._book)
         self._steps = 0
         self._gets = self._list_gets(self._assignment)
@@ -141,7 +151,7 @@ class TextCraft:
         """The next action of a plan that reaches the goal from here."""
         if self._assignment is None:
             raise RuntimeError("textcraft: no episode is running; call reset")
-        return next_action(self._assignment.goal, self._inventory)
+        return next_action(self._book, self._assignment.goal, self._inventory)
 
     def _apply(self, action: str) -> _Outcome:
         if action == "inventory":

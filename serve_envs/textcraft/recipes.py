@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.resources
 import os
+import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import SimpleNamespace
 
@@ -38,7 +39,7 @@ class Recipe:
         return f"craft {self.count} {self.output} using {inputs}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RecipeBook:
     """All recipes.
 
@@ -85,19 +86,57 @@ def recipe_book() -> RecipeBook:
     items_of: dict[str, list[str]] = {}
     for item, kind in kind_of.items():
         items_of.setdefault(kind, []).append(item)
-    uses: dict[str, dict[Recipe, None]] = {}
-    for recipes in by_output.values():
-        for recipe in recipes:
-            for part in recipe.ingredients:
-                uses.setdefault(part.name, {})[recipe] = None
     return RecipeBook(
         by_output=by_output,
         kind_of=kind_of,
         items_of={kind: tuple(items) for kind, items in items_of.items()},
         base_items=frozenset(_words(item) for item in tree.itemid_set if not tree.is_craftable(item)),
         depth={_words(item): depth for item, depth in tree.item_recipes_min_depth(1)},
-        uses={name: tuple(recipes) for name, recipes in uses.items()},
+        uses=_uses(by_output),
     )
+
+
+@lru_cache(maxsize=32)
+def altered_book(number: int) -> RecipeBook:
+    """The recipes with other base items and other counts, so that they must be read and cannot be remembered.
+
+    Every base item stands for another one, and the counts of base items are dealt out anew. What can be made, in how
+    many steps and over how many levels, stays; so do kinds.
+
+    Args:
+        number: which of the altered books; the same number gives the same book in any process.
+    """
+    book = recipe_book()
+    draw = random.Random(f"textcraft book {number}")
+    base = sorted(book.base_items)
+    stands_for = dict(zip(base, draw.sample(base, len(base)), strict=True))
+    recipes = list(
+        {recipe: None for known in book.by_output.values() for recipe in known}
+    )  # a kind's are its items' too
+    counts = [part.count for recipe in recipes for part in recipe.ingredients if part.name in stands_for]
+    draw.shuffle(counts)
+    dealt = iter(counts)
+    altered = {
+        recipe: replace(
+            recipe,
+            ingredients=tuple(
+                Ingredient(stands_for[part.name], next(dealt), is_tag=False) if part.name in stands_for else part
+                for part in recipe.ingredients
+            ),
+        )
+        for recipe in recipes
+    }
+    by_output = {name: tuple(altered[recipe] for recipe in known) for name, known in book.by_output.items()}
+    return replace(book, by_output=by_output, uses=_uses(by_output))
+
+
+def _uses(by_output: Mapping[str, tuple[Recipe, ...]]) -> dict[str, tuple[Recipe, ...]]:
+    uses: dict[str, dict[Recipe, None]] = {}
+    for recipes in by_output.values():
+        for recipe in recipes:
+            for part in recipe.ingredients:
+                uses.setdefault(part.name, {})[recipe] = None
+    return {name: tuple(recipes) for name, recipes in uses.items()}
 
 
 class _SortedTree(crafting_tree.CraftingTree):

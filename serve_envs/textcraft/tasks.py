@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from serve_envs.textcraft.recipes import Recipe, recipe_book
+from serve_envs.textcraft.recipes import Recipe, RecipeBook, altered_book, recipe_book
 
 _TRAIN, _VALIDATION = 0.7, 0.1
 
@@ -48,19 +48,21 @@ class Assignment:
 
     goal: str
     recipes: tuple[Recipe, ...]
+    book: RecipeBook
 
 
 @lru_cache(maxsize=1024)
-def make_assignment(goal: str, distractors: int) -> Assignment:
+def make_assignment(goal: str, distractors: int, book_number: int = 0) -> Assignment:
     """Choose what is shown: every recipe under the goal, and others that take the same ingredients, mixed.
 
-    One goal always looks the same, so that a group of episodes shares its prompt.
+    One goal always looks the same in one book, so that a group of episodes shares its prompt.
 
     Args:
         goal: an item with a depth.
         distractors: the most recipes that do not help.
+        book_number: 0 for the package's recipes, more for those of ``altered_book``.
     """
-    book = recipe_book()
+    book = altered_book(book_number) if book_number else recipe_book()
     helpful = book.closure(goal)
     known = set(helpful)
     others = {
@@ -70,7 +72,7 @@ def make_assignment(goal: str, distractors: int) -> Assignment:
         for other in book.uses.get(part.name, ())
         if other not in known
     }
-    draw = random.Random(f"textcraft {goal}")
+    draw = random.Random(f"textcraft {goal}" + (f" book {book_number}" if book_number else ""))
     shown = helpful + draw.sample(list(others), min(distractors, len(others)))
     draw.shuffle(shown)
-    return Assignment(goal, tuple(shown))
+    return Assignment(goal, tuple(shown), book)

