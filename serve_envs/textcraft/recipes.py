@@ -96,7 +96,7 @@ def recipe_book() -> RecipeBook:
     )
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def altered_book(number: int) -> RecipeBook:
     """The recipes with other base items and other counts, so that they must be read and cannot be remembered.
 
