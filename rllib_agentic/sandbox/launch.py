@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -120,6 +121,7 @@ def _start(settings: SandboxSettings, isolation: str, folder: str, control: sock
     package_folders = [path for path in map(os.path.realpath, package_folders) if os.path.isdir(path)]
     interpreter = os.path.realpath(sys.executable)
     config: dict[str, Any] = {
+        "mark": secrets.token_hex(8),  # in the command line of all forks: tells them from those of other sandboxes
         "isolation": isolation,
         "control": control.fileno(),
         "folder": folder,

@@ -19,6 +19,7 @@ from rllib_agentic.sandbox.sandbox import Sandbox
 from rllib_agentic.sandbox.settings import SandboxSettings
 
 _MB = 1 << 20
+_WARM = "rllib_agentic.sandbox.inside.warm_parent"
 
 
 class Fault(NamedTuple):
@@ -179,14 +180,16 @@ def _leftovers(sandbox: Sandbox, limits: SandboxSettings) -> Iterator[str]:
         "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
         "        for n in range(100): time.sleep(0.1)\n    os._exit(0)\nos.wait()\nprint('x')"
     )
-    before = _relatives_of_the_sandbox()
+    before = forks_of_ours()
+    if not before:
+        yield "none of its processes was found, so that nothing can be said about what it leaves"
     for timeout_s in (5.0, 0.3):
         sandbox.run(code if timeout_s > 1 else code.replace("print", "time.sleep(9)\nprint"), timeout_s=timeout_s)
     with sandbox.session() as session:
         session.run(code)
         session.run("1")
     until = time.monotonic() + 5
-    while (left := _relatives_of_the_sandbox() - before) and time.monotonic() < until:
+    while (left := forks_of_ours() - before) and time.monotonic() < until:
         time.sleep(0.05)
     cells = 2  # that a pool may have made for these calls
     if len(left) > cells:
@@ -293,10 +296,18 @@ def _listeners() -> Iterator[tuple[int, object, _Listener]]:
         yield int(socket.AF_UNIX), abstract, _Listener(socket.AF_UNIX, abstract)
 
 
-def _relatives_of_the_sandbox() -> set[int]:
-    """Processes that were forked from a warm parent, wherever they hang now: they have its command line."""
-    found = set()
-    for process in psutil.process_iter(["cmdline"]):
-        if any("rllib_agentic.sandbox.inside.warm_parent" in part for part in process.info["cmdline"] or ()):
-            found.add(process.pid)
-    return found
+def forks_of_ours() -> set[int]:
+    """Warm parents below this process and all that was forked from them, wherever it hangs now.
+
+    A fork has the command line of its warm parent, and each warm parent one of its own. So other suites on this machine
+    are not seen.
+    """
+    ours = {line for process in psutil.Process().children(recursive=True) if _WARM in (line := _command_line(process))}
+    return {process.pid for process in psutil.process_iter() if _command_line(process) in ours}
+
+
+def _command_line(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied):
+        return ""

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -18,7 +20,7 @@ import pytest
 from rllib_agentic.errors import InfrastructureError, InputError
 from rllib_agentic.sandbox import Execution, OutputShape, SandboxSettings, WarmSandbox
 from rllib_agentic.sandbox.launch import IsolationError
-from rllib_agentic.sandbox.self_check import self_check
+from rllib_agentic.sandbox.self_check import forks_of_ours, self_check
 
 WARM = "rllib_agentic.sandbox.inside.warm_parent"
 LIMITS = SandboxSettings(cpu_s=1.0, memory_mb=128, processes=8, file_mb=4, disk_mb=16, packages=())
@@ -49,8 +51,11 @@ def below(sandbox: WarmSandbox) -> list[psutil.Process]:
 
 
 def busy_elsewhere(sandbox: WarmSandbox) -> list[int]:
-    """Forks of any warm parent of this user that compute, wherever they hang: no test has one running now."""
-    forks = [process for process in psutil.process_iter(["cmdline"]) if WARM in " ".join(process.info["cmdline"] or ())]
+    """Forks of our warm parents that compute, wherever they hang: no test has one running now."""
+    forks = []
+    for number in forks_of_ours():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            forks.append(psutil.Process(number))
     known = {process.pid for process in below(sandbox)[:2]}
     for process in forks:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -66,6 +71,28 @@ def busy_elsewhere(sandbox: WarmSandbox) -> list[int]:
 
 def test_nothing_gets_out(sandbox: WarmSandbox) -> None:
     assert self_check(sandbox, LIMITS) == []
+
+
+def test_processes_of_another_suite_are_not_ours() -> None:
+    """They hang elsewhere: the shell that started them has ended."""
+    program = (
+        "import sys\nfrom rllib_agentic.sandbox import SandboxSettings, WarmSandbox\n"
+        "with WarmSandbox(SandboxSettings(packages=())) as other:\n"
+        "    print(other._pool.parent._process.pid, flush=True)\n    sys.stdin.read()"
+    )
+    command = ["sh", "-c", 'exec 3<&0; "$0" -c "$1" <&3 &', sys.executable, program]
+    with (
+        started("auto") as sandbox,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as shell,
+    ):
+        assert shell.stdin is not None and shell.stdout is not None
+        theirs = int(shell.stdout.readline())
+        assert WARM in " ".join(psutil.Process(theirs).cmdline())
+        ours = forks_of_ours()
+        shell.stdin.close()
+        assert shell.stdout.read() == ""  # it has ended
+        assert {process.pid for process in below(sandbox)} <= ours
+    assert theirs not in ours
 
 
 # --- the cases of shared knowledge, by their names --------------------------------------------------------------------
