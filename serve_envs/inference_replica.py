@@ -92,9 +92,14 @@ class InferenceReplica:
         await self._catch_up()
 
     async def status(self) -> dict[str, Any]:
-        """Name, process, version and counters of this replica."""
-        named = {"replica": self._name, "pid": os.getpid(), "weight_version": self._engine.policy_version}
-        return {**named, **self._engine.metrics()}
+        """Name, process, version, running turns and counters of this replica."""
+        return {
+            "replica": self._name,
+            "pid": os.getpid(),
+            "weight_version": self._engine.policy_version,
+            "running_turns": self._engine.running_turns,
+            **self._engine.metrics(),
+        }
 
     async def check_health(self) -> None:
         """Called by Serve from time to time; a dead engine makes it start another replica."""

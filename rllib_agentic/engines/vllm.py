@@ -139,6 +139,11 @@ class VLLMEngine:
         """Whether vLLM's process still works, and holds weights that can be used or replaced."""
         return self._llm is not None and not (self._llm.errored or self._broken)
 
+    @property
+    def running_turns(self) -> int:
+        """How many turns vLLM samples now, or holds back until it can."""
+        return len(self._running)
+
     async def release(self, episode_id: str) -> None:
         """Nothing: vLLM forgets what was used longest ago."""
 

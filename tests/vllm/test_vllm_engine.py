@@ -212,15 +212,19 @@ def test_new_weights_are_seen_whatever_was_cached(restored: Bench) -> None:  # W
     assert bench.run(bench.engine._llm.reset_prefix_cache())
 
 
+def sampled_so_far(engine: VLLMEngine) -> list[int]:
+    """Tokens of each turn that vLLM samples; it hands them over at the turn's end only."""
+    return [len(turn.detokenizer.output_token_ids) for turn in engine._llm.output_processor.request_states.values()]
+
+
 def update_during(bench: Bench, requests: Sequence[GenerationRequest], then: Callable[[], Any]) -> list[Any]:
     """Start the requests, do something while all of them run, and give the answers."""
 
     async def run() -> list[Any]:
         tasks = [asyncio.create_task(bench.engine.generate(request)) for request in requests]
         started = bench.engine._counts["sampled_tokens"]
-        while len(bench.engine._running) < len(requests):
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(1.0)
+        while min(sampled_so_far(bench.engine), default=0) < 2 or bench.engine.running_turns < len(requests):
+            await asyncio.sleep(0.001)
         assert bench.engine._counts["sampled_tokens"] == started  # none has ended
         found = then()
         if asyncio.iscoroutine(found):

@@ -30,6 +30,7 @@ from ray import serve
 from rllib_agentic.algorithms.grpo import GRPOConfig
 from rllib_agentic.algorithms.inference import Inference
 from rllib_agentic.engines.engine import GenerationRequest
+from rllib_agentic.engines.remote import RemoteEngine
 from rllib_agentic.engines.vllm_transport import connect
 from rllib_agentic.engines.weight_checks import checkpoint_names
 from rllib_agentic.errors import InputError, StaleWeightsError
@@ -195,23 +196,32 @@ def test_another_run_with_the_same_number_of_a_version_brings_other_weights(serv
 
 
 def test_a_killed_replica_costs_no_episode_and_its_successor_has_the_newest_weights(service: Service) -> None:
-    long = [request(max_tokens=300, seed=s, episode_id=f"long{s}") for s in range(6)]
+    killed = asyncio.Event()
 
-    victim = psutil.Process(service.status()[0]["pid"])
-    below = victim.children(recursive=True)
+    async def play(engine: RemoteEngine, number: int) -> list[tuple[GenerationRequest, Any]]:
+        """Turn after turn, so that there is one at any time, until one has ended that began before the kill."""
+        played = []
+        while not (played and killed.is_set()):
+            wanted = request(max_tokens=200, seed=len(played), episode_id=f"long{number}")
+            played.append((wanted, await engine.generate(wanted)))
+        return played
 
-    async def play_and_kill() -> list[Any]:
+    async def play_and_kill() -> tuple[list[Any], psutil.Process, list[psutil.Process]]:
         engine = connect(service.app)
-        tasks = [asyncio.create_task(engine.generate(r)) for r in long]
-        await asyncio.sleep(1.5)
+        episodes = [asyncio.create_task(play(engine, number)) for number in range(6)]
+        while not any((busy := replica)["running_turns"] for replica in await asyncio.to_thread(service.status)):
+            assert not any(episode.done() for episode in episodes)
+        victim = psutil.Process(busy["pid"])
+        below = victim.children(recursive=True)
         victim.kill()
-        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        killed.set()
+        played = await asyncio.gather(*episodes)
         assert engine.retries > 0
-        return answers
+        return played, victim, below
 
-    for wanted, answer in zip(long, asyncio.run(play_and_kill()), strict=True):
-        assert not isinstance(answer, Exception), answer
-        assert len(answer.ids) == 300 and service.difference(wanted, answer) < TOLERANCE
+    played, victim, below = asyncio.run(play_and_kill())
+    for wanted, answer in [last for episode in played for last in (episode[0], episode[-1])]:
+        assert len(answer.ids) == 200 and service.difference(wanted, answer) < TOLERANCE
     deadline = time.monotonic() + 240
     while len(found := service.status()) < 2 and time.monotonic() < deadline:
         time.sleep(1)
