@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import cache, partial
 from typing import Any
 
 from scienceworld.constants import BASEPATH, JAR_PATH
@@ -12,10 +11,10 @@ from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
 from rllib_agentic.errors import InputError, did_you_mean
 from rllib_agentic.trajectory.message import Message
 from serve_envs.action_text import extract_action
-from serve_envs.jvm import Jvm, JvmSession, JvmSettings
+from serve_envs.jvm import JvmSettings
+from serve_envs.jvm_env import JvmEnv
 from serve_envs.sciworld.tasks import VARIATIONS, Experiment, make_splits
 from serve_envs.splits import hash_of
-from serve_envs.warm_pool import WarmPool
 
 SIMPLIFICATIONS = (
     "teleportAction",
@@ -33,7 +32,7 @@ _SYSTEM = (
 _UNKNOWN = "No known action matches that input."
 
 
-class SciWorld:
+class SciWorld(JvmEnv[Experiment]):
     """Do an experiment; the reward is the progress that ScienceWorld counts.
 
     Args:
@@ -48,6 +47,10 @@ class SciWorld:
     Raises:
         InputError: an argument is out of range.
     """
+
+    name = "sciworld"
+    main = "scienceworld.runtime.pythonapi.PythonInterface"
+    idle_action = "wait1"
 
     def __init__(
         self,
@@ -74,12 +77,21 @@ class SciWorld:
         self._simplifications = tuple(simplifications)
         self._lists_actions = list_actions
         self._max_steps = max_steps
-        self._pool_key = (jvms, sessions_per_jvm, jvm_memory_mb)
-        self._session: JvmSession | None = None
-        self._experiment: Experiment | None = None
-        self._score = 0.0
-        self._steps = 0
-        self._plan: list[str] | None = None
+        settings = JvmSettings(
+            jar=JAR_PATH,
+            folder=BASEPATH,
+            main=self.main,
+            # Texts list objects in the order of hash tables, which is that of the objects' own hashes: equal only
+            # where those do not depend on what the machine did before.
+            options=(
+                f"-Xmx{jvm_memory_mb}m",
+                "-XX:+UseSerialGC",
+                "-XX:+UnlockExperimentalVMOptions",
+                "-XX:hashCode=2",
+            ),
+            serial=True,  # two threads in it disturb one another without a word
+        )
+        super().__init__(settings, machines=jvms, sessions=sessions_per_jvm)
 
     def schema(self) -> EnvSchema:
         """Splits and formats under these arguments."""
@@ -97,12 +109,7 @@ class SciWorld:
     def reset(self, split: str, index: int, seed: int) -> Observation:
         """Set up the experiment. The index decides everything, so ``seed`` changes nothing."""
         experiment = self._splits[split][index]
-        if self._session is None or self._session.lost:
-            self.close()
-            self._session = JvmSession(_pool(*self._pool_key))
-        task, shown, actions = self._session.call(lambda world: self._begin(world, experiment))
-        self._experiment = experiment
-        self._score, self._steps, self._plan = 0.0, 0, None
+        task, shown, actions = self._begin(experiment, lambda world: self._set_up(world, experiment))
         return Observation(
             messages=(Message("system", _SYSTEM), Message("user", f"{task}\n\n{shown}")),
             actions=actions,
@@ -120,57 +127,24 @@ class SciWorld:
             RuntimeError: the episode has ended, or none was begun.
             InfrastructureError: ``session_lost``: the virtual machine died.
         """
-        self._running()
-        assert self._session is not None
         words = "".join(c for c in " ".join(extract_action(action).split()) if c.isprintable())[:500]
-        shown, score, complete, actions = self._session.call(lambda world: self._apply(world, words))
-        self._steps += 1
-        # A wrong focus counts as -100 there, which is the end; else the score rises from 0 to 100.
-        gained, self._score = max(score, -1.0) - self._score, max(score, -1.0)
+        shown, score, complete, actions = self._advance(lambda world: self._apply(world, words))
         terminated = complete or score < 0
         truncated = not terminated and self._steps >= self._max_steps
         result = StepResult(
             Observation(messages=(Message("user", shown),), actions=() if terminated else actions),
-            reward=gained,
+            # A wrong focus counts as -100 there, which is the end; else the score rises from 0 to 100.
+            reward=self._gain(max(score, -1.0)),
             terminated=terminated,
             truncated=truncated,
             success=score >= 1.0,
             metrics={"invalid_action": float(shown.startswith(_UNKNOWN))},
         )
         if terminated or truncated:
-            self._experiment = None
+            self._task = None
         return result
 
-    def close(self) -> None:
-        """Give the session back to its virtual machine, which stays warm."""
-        self._experiment = None
-        if self._session is not None:
-            self._session.close()
-            self._session = None
-
-    @classmethod
-    def release(cls) -> None:
-        """Stop the virtual machines."""
-        for pool in _POOLS:
-            pool.close()
-
-    def expert_action(self) -> str:
-        """The next action of ScienceWorld's own solution, which takes seconds to make. Follows its own steps only."""
-        experiment = self._running()
-        if self._plan is None:
-            solver = JvmSession(_pool(*self._pool_key))
-            try:
-                self._plan = solver.call(lambda world: self._solution(world, experiment))
-            finally:
-                solver.close()
-        return self._plan[self._steps] if self._steps < len(self._plan) else "wait1"
-
-    def _running(self) -> Experiment:
-        if self._experiment is None:
-            raise RuntimeError("sciworld: no episode is running; call reset")
-        return self._experiment
-
-    def _begin(self, world: Any, experiment: Experiment) -> tuple[str, str, tuple[str, ...] | None]:
+    def _set_up(self, world: Any, experiment: Experiment) -> tuple[str, str, tuple[str, ...] | None]:
         world.load(experiment.task, experiment.variation, ",".join(self._simplifications), False)
         return _tidy(world.getTaskDescription()), _tidy(world.freeActionLook()), self._actions(world)
 
@@ -185,27 +159,9 @@ class SciWorld:
         valid = json.loads(world.getValidActionObjectCombinationsJSON())["validActions"]
         return tuple(sorted({entry["action"] for entry in valid} - {"reset task"}))
 
-    def _solution(self, world: Any, experiment: Experiment) -> list[str]:
-        world.load(experiment.task, experiment.variation, ",".join(self._simplifications), True)
-        return list(world.getGoldActionSequence())
-
-
-_POOLS: list[WarmPool[Jvm]] = []
-
-
-@cache
-def _pool(jvms: int, sessions: int, memory_mb: int) -> WarmPool[Jvm]:
-    settings = JvmSettings(
-        jar=JAR_PATH,
-        folder=BASEPATH,
-        main="scienceworld.runtime.pythonapi.PythonInterface",
-        # Texts list objects in the order of hash tables, which is that of the objects' own hashes: equal only where
-        # those do not depend on what the machine did before.
-        options=(f"-Xmx{memory_mb}m", "-XX:+UseSerialGC", "-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2"),
-        serial=True,  # two threads in it disturb one another without a word
-    )
-    _POOLS.append(WarmPool(partial(Jvm, settings), spread=jvms, sessions=sessions))
-    return _POOLS[-1]
+    def _solution(self, engine: Any, task: Experiment) -> list[str]:
+        engine.load(task.task, task.variation, ",".join(self._simplifications), True)
+        return list(engine.getGoldActionSequence())  # takes it seconds
 
 
 def _tidy(text: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import cache, partial
-from typing import Any, Literal
+import threading
+from typing import Any
 
 from textworld_express.constants import BASEPATH, JAR_PATH
 
@@ -13,7 +13,8 @@ from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
 from rllib_agentic.errors import InputError
 from rllib_agentic.trajectory.message import Message
 from serve_envs.action_text import extract_action
-from serve_envs.jvm import Jvm, JvmSession, JvmSettings
+from serve_envs.jvm import JvmSettings
+from serve_envs.jvm_env import JvmEnv
 from serve_envs.textworld_express.games import (
     FOLDS,
     GAMES,
@@ -24,13 +25,12 @@ from serve_envs.textworld_express.games import (
     game_of,
     splits_hash,
 )
-from serve_envs.warm_pool import WarmPool
 
 _SYSTEM = "You play a text game. Answer with one action, in the words that the game understands."
 _NOT_UNDERSTOOD = "That is no action here."
 
 
-class TextWorldExpress:
+class TextWorldExpress(JvmEnv[Game]):
     """Play a game to its success, its failure, or the limit.
 
     Args:
@@ -44,6 +44,10 @@ class TextWorldExpress:
     Raises:
         InputError: an argument is out of range.
     """
+
+    name = "textworld_express"
+    main = "textworldexpress.runtime.PythonInterface"
+    idle_action = "look around"
 
     def __init__(
         self,
@@ -63,14 +67,16 @@ class TextWorldExpress:
         self._difficulty: Difficulty = difficulty
         self._show_actions = show_actions
         self._max_steps = max_steps
-        self._pool_key = (sessions_per_jvm, jvm_memory_mb)
-        self._session: JvmSession | None = None
-        self._game: Game | None = None
         self._actions: tuple[str, ...] = ()
         self._spelled: dict[str, str] = {}
-        self._score = 0.0
-        self._steps = 0
-        self._plan: list[str] | None = None
+        settings = JvmSettings(
+            jar=JAR_PATH,
+            folder=BASEPATH,
+            main=self.main,
+            # Short games on a few cores: the quick compiler and the plain collector start soonest and hold the least.
+            options=(f"-Xmx{jvm_memory_mb}m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+        )
+        super().__init__(settings, machines=1, sessions=sessions_per_jvm)
 
     def schema(self) -> EnvSchema:
         """Splits and formats under these arguments."""
@@ -88,12 +94,7 @@ class TextWorldExpress:
     def reset(self, split: str, index: int, seed: int) -> Observation:
         """Make the game. The index decides everything, so ``seed`` changes nothing."""
         game = game_of(self._games, self._difficulty, split, index)
-        if self._session is None or self._session.lost:
-            self.close()
-            self._session = JvmSession(_pool(*self._pool_key))
-        shown, task = self._session.call(lambda engine: _begin(engine, game))
-        self._game = game
-        self._score, self._steps, self._plan = 0.0, 0, None
+        shown, task = self._begin(game, lambda engine: _set_up(engine, game, solution=False))
         return Observation(
             messages=(Message("system", _SYSTEM), Message("user", f"{task}\n\n{self._read(shown)}")),
             actions=self._actions,
@@ -108,14 +109,11 @@ class TextWorldExpress:
             RuntimeError: the episode has ended, or none was begun.
             InfrastructureError: ``session_lost``: the virtual machine died.
         """
-        self._running()
-        assert self._session is not None
         words = " ".join(extract_action(action).split())
         valid = words.lower() in self._spelled
         words = self._spelled.get(words.lower(), words)  # the game tells "2mL" from "2ml"
-        shown: dict[str, Any] = self._session.call(lambda engine: json.loads(engine.stepJSON(_sendable(words))))
-        self._steps += 1
-        gained, self._score = float(shown["score"]) - self._score, float(shown["score"])
+        shown: dict[str, Any] = self._advance(lambda engine: json.loads(engine.stepJSON(_sendable(words))))
+        gained = self._gain(float(shown["score"]))
         success = bool(shown["tasksuccess"]) or self._score >= 1.0
         terminated = success or bool(shown["taskfailure"])
         truncated = not terminated and self._steps >= self._max_steps
@@ -133,37 +131,12 @@ class TextWorldExpress:
             metrics={"invalid_action": float(not valid)},
         )
         if terminated or truncated:
-            self._game = None
+            self._task = None
         return result
 
-    def close(self) -> None:
-        """Give the session back to its virtual machine, which stays warm."""
-        self._game = None
-        if self._session is not None:
-            self._session.close()
-            self._session = None
-
-    @classmethod
-    def release(cls) -> None:
-        """Stop the virtual machines."""
-        for pool in _POOLS:
-            pool.close()
-
-    def expert_action(self) -> str:
-        """The next action of the program's own solution. Follows its own steps only."""
-        game = self._running()
-        if self._plan is None:
-            solver = JvmSession(_pool(*self._pool_key))
-            try:
-                self._plan = solver.call(lambda engine: _solution(engine, game))
-            finally:
-                solver.close()
-        return self._plan[self._steps] if self._steps < len(self._plan) else "look around"
-
-    def _running(self) -> Game:
-        if self._game is None:
-            raise RuntimeError("textworld_express: no episode is running; call reset")
-        return self._game
+    def _solution(self, engine: Any, task: Game) -> list[str]:
+        _set_up(engine, task, solution=True)
+        return list(engine.getGoldActionSequence())
 
     def _read(self, shown: dict[str, Any]) -> str:
         self._spelled = {action.lower(): action for action in sorted(shown["validActions"])}
@@ -172,36 +145,41 @@ class TextWorldExpress:
         return f"{text}\nActions: {', '.join(self._actions)}." if self._show_actions else text
 
     def _state_key(self, shown: dict[str, Any]) -> str:
-        state = [self._game, shown["look"], shown["inventory"], shown["scoreRaw"], self._actions]
+        state = [self._task, shown["look"], shown["inventory"], shown["scoreRaw"], self._actions]
         return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]
 
 
-_POOLS: list[WarmPool[Jvm]] = []
+_GOODS = threading.Lock()
 
 
-@cache
-def _pool(sessions: int, memory_mb: int) -> WarmPool[Jvm]:
-    settings = JvmSettings(
-        jar=JAR_PATH,
-        folder=BASEPATH,
-        main="textworldexpress.runtime.PythonInterface",
-        # Short games on a few cores: the quick compiler and the plain collector start soonest and hold the least.
-        options=(f"-Xmx{memory_mb}m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
-    )
-    _POOLS.append(WarmPool(partial(Jvm, settings), spread=1, sessions=sessions))
-    return _POOLS[-1]
-
-
-def _begin(engine: Any, game: Game, solution: Literal[True, False] = False) -> tuple[dict[str, Any], str]:
+def _set_up(engine: Any, game: Game, *, solution: bool) -> tuple[dict[str, Any], str]:
     if complaint := engine.load(game.name, game.params):
         raise InputError(f"textworld_express: {game.name} with {game.params!r}: {complaint}")
-    shown = json.loads(engine.generateNewGameJSON(game.seed, game.fold, solution))
-    return shown, engine.getTaskDescription().strip()
+    if game.name == "sorting":
+        with _GOODS:
+            _renew_goods(engine, game)
+            made = engine.generateNewGameJSON(game.seed, game.fold, solution)
+    else:
+        made = engine.generateNewGameJSON(game.seed, game.fold, solution)
+    return json.loads(made), engine.getTaskDescription().strip()
 
 
-def _solution(engine: Any, game: Game) -> list[str]:
-    _begin(engine, game, solution=True)
-    return list(engine.getGoldActionSequence())
+def _renew_goods(engine: Any, game: Game) -> None:
+    """Give the game's problem goods of its own.
+
+    The program makes the goods of each of its problems of sorting once a machine, so that a game takes them away from
+    every other game with the same problem.
+    """
+    loader = engine.getClass().getClassLoader()
+    data = loader.loadClass("textworldexpress.data.SortingProblemGenerator$").getField("MODULE$").get(None)
+    problems = {"train": data.trainSet, "dev": data.devSet, "test": data.testSet}[game.fold]()
+    problem = problems[game.seed % len(problems)]
+    kind = problem.getClass()
+    make = next(method for method in kind.getDeclaredMethods() if method.getName() == "getOrderedItems")
+    goods = kind.getDeclaredField("orderedItems")
+    for private in (make, goods):
+        private.setAccessible(True)
+    goods.set(problem, make.invoke(problem, None))
 
 
 def _sendable(words: str) -> str:

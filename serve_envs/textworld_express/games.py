@@ -15,7 +15,6 @@ SEEDS_PER_FOLD = 1000
 FOLDS: Mapping[str, tuple[str, int]] = {"train": ("train", 0), "validation": ("dev", 10_000), "test": ("test", 20_000)}
 """Split to the package's name of the fold and its first seed; each fold is 1000 seeds, and they share no game."""
 
-# The package's game "sorting" is left out: its goods vanish from a session where another one is made beside it.
 GAMES: Mapping[str, Mapping[Difficulty, str]] = {
     "cookingworld": {
         "easy": "numLocations=1,numIngredients=1,numDistractorItems=0,includeDoors=0,limitInventorySize=0",
@@ -38,6 +37,7 @@ GAMES: Mapping[str, Mapping[Difficulty, str]] = {
         "hard": "",
     },
     "arithmetic": {"easy": "", "medium": "", "hard": ""},
+    "sorting": {"easy": "", "medium": "", "hard": ""},
     "simonsays": {
         "easy": "gameLength=3,numDistractors=1",
         "medium": "gameLength=5,numDistractors=3",

@@ -20,19 +20,23 @@ from rllib_agentic.envs.local import LocalClient  # noqa: E402
 from rllib_agentic.envs.replay import ReplayingClient  # noqa: E402
 from rllib_agentic.errors import InfrastructureError, InputError  # noqa: E402
 from rllib_agentic.trajectory.trajectory import Task  # noqa: E402
-from serve_envs.jvm import JvmSession  # noqa: E402
-from serve_envs.sciworld import env as sciworld  # noqa: E402
+from serve_envs.jvm_env import machines_of  # noqa: E402
 from serve_envs.sciworld.env import SciWorld  # noqa: E402
 from serve_envs.sciworld.tasks import VARIATIONS  # noqa: E402
-from serve_envs.textworld_express import env as textworld_express  # noqa: E402
 from serve_envs.textworld_express.env import TextWorldExpress  # noqa: E402
 from serve_envs.textworld_express.games import FOLDS, GAMES, SEEDS_PER_FOLD  # noqa: E402
+
+
+def running() -> set[int]:
+    """The processes of all virtual machines."""
+    pools = (*machines_of(SciWorld.main), *machines_of(TextWorldExpress.main))
+    return {pid for pool in pools for pid in pool.process_ids}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_machine_is_left():
     yield
-    pids = [pid for pool in (*sciworld._POOLS, *textworld_express._POOLS) for pid in pool.process_ids]
+    pids = running()
     SciWorld.release()
     TextWorldExpress.release()
     assert not any(map(psutil.pid_exists, pids))
@@ -40,11 +44,10 @@ def _no_machine_is_left():
 
 
 def test_the_seeds_and_parameters_of_textworld_express_are_the_packages() -> None:
-    TextWorldExpress().close()
-    session = JvmSession(textworld_express._pool(64, 256))
+    session = TextWorldExpress()._lease()
 
     def check(engine: Any) -> None:
-        assert set(engine.getGameNames()) - {"sorting"} == set(GAMES)
+        assert set(engine.getGameNames()) == set(GAMES)
         for name, levels in GAMES.items():
             for params in levels.values():
                 assert engine.load(name, params) == "", (name, params)
@@ -57,7 +60,7 @@ def test_the_seeds_and_parameters_of_textworld_express_are_the_packages() -> Non
 
 
 def test_the_variations_of_sciworld_are_the_packages() -> None:
-    session = JvmSession(sciworld._pool(2, 32, 512))
+    session = SciWorld()._lease()
 
     def check(world: Any) -> None:
         assert sorted(world.getTaskNames()) == sorted(VARIATIONS)
@@ -95,6 +98,21 @@ def test_the_expert_wins_every_game(difficulty: str) -> None:
     print(difficulty, lengths)
 
 
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_goods_to_be_sorted_stay_where_many_play_one_task(split: str) -> None:
+    envs = [TextWorldExpress(games=("sorting",)) for _ in range(4)]
+    for index in (0, 1, 100):  # 0 and 100 have the same goods, in other places
+        first = [env.reset(split, index, 0) for env in envs]
+        assert first[1:] == first[:-1]
+        for env in envs:
+            results = [env.step(env.expert_action())]
+            while not results[-1].terminated:
+                results.append(env.step(env.expert_action()))
+            assert results[-1].success
+    for env in envs:
+        env.close()
+
+
 def test_a_failed_game_ends_with_nothing_won() -> None:
     env = TextWorldExpress(games=("simonsays",))
     first = env.reset("train", 0, 0)
@@ -114,13 +132,12 @@ def test_a_machine_that_dies_is_replaced_and_the_episode_goes_on(make: Any) -> N
         task = Task("x", "train", 3, 0)
         one, other = await client.create(task), await client.create(task)
         seen = [await one.step("look around"), await one.step("inventory")]
-        pools = (*sciworld._POOLS, *textworld_express._POOLS)
-        before = {pid for pool in pools for pid in pool.process_ids}
+        before = running()
         for pid in before:
             os.kill(pid, signal.SIGKILL)
         assert (await other.step("look around")).observation == seen[0].observation
         assert (await one.step("look around")).observation.messages
-        after = {pid for pool in pools for pid in pool.process_ids}
+        after = running()
         assert after and not after & before
         await client.aclose()
 
