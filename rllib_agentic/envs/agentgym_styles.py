@@ -86,7 +86,7 @@ AGENTGYM_STYLES: Mapping[str, AgentGymStyle] = {
 }
 """AgentGym's environments by name."""
 
-_OURS = {"toolbox": "weather", "webarena_local": "webarena", "textworld_express": "babyai"}
+_OURS = {"toolbox": "weather", "webarena_local": "webarena", "webnav": "webarena", "textworld_express": "babyai"}
 
 
 def agentgym_style(name: str) -> AgentGymStyle:

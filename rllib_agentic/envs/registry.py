@@ -128,7 +128,7 @@ _BUILT_IN = (
     EnvEntry(
         "textworld_express",
         "serve_envs.textworld_express.env:TextWorldExpress",
-        "cook, tidy up, find coins, read maps, count: seven text games",
+        "cook, tidy up, find coins, read maps, count, sort: eight text games",
         modules=("textworld_express", "py4j"),
         extra="textworld_express",
         programs=("java",),
@@ -143,6 +143,16 @@ _BUILT_IN = (
         extra="webarena_local",
         programs=("chromium-headless-shell",),
         debian=("chromium-headless-shell",),
+    ),
+    EnvEntry(
+        "webnav",
+        "serve_envs.webnav.env:WebNav",
+        "do what small web pages ask, in a real browser",
+        modules=("playwright", "miniwob"),
+        extra="webnav",
+        programs=("chromium-headless-shell",),
+        debian=("chromium-headless-shell",),
+        unbound=("miniwob",),
     ),
     EnvEntry("wordle", "serve_envs.wordle.env:Wordle", "find a hidden word in six guesses"),
 )

@@ -63,7 +63,7 @@ class TrackerSite(Browser):
         page.context.clear_cookies()
         name = "roundup_session_Roundupissuetracker"
         page.context.add_cookies([{"name": name, "value": _ADMIN_SESSION, "domain": "127.0.0.1", "path": "/"}])
-        page.goto(base)
+        self.enter(session, base)
         return self.look(session)
 
     def snapshot(self, session: str) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Web pages in a real browser, as text: what webarena_local is built on."""
+"""Web pages in a real browser, as text: MiniWoB++'s, and what webarena_local is built on."""

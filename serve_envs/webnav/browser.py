@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import BrowserContext, Error, Page, sync_playwright
+from playwright.sync_api import CDPSession, Error, Page, sync_playwright
 
 from rllib_agentic.errors import InfrastructureError
 
@@ -69,17 +69,26 @@ class Browser:
     def __init__(self, executable: str) -> None:
         self._playwright = sync_playwright().start()
         self._browser = self._playwright.chromium.launch(executable_path=executable, args=list(_FLAGS))
-        self._open: dict[str, tuple[BrowserContext, Page]] = {}
+        self._open: dict[str, tuple[Page, CDPSession]] = {}
 
     def page(self, session: str) -> Page:
         """The page of a session, in a context of its own."""
         if session not in self._open:
-            context = self._browser.new_context(viewport={"width": 900, "height": 700})
+            context = self._browser.new_context(
+                viewport={"width": 900, "height": 700}, locale="en-US", timezone_id="UTC"
+            )
             page = context.new_page()
             context.on("page", lambda other: other.close())  # one page a session: windows that open are closed
             page.on("dialog", lambda dialog: dialog.accept())
-            self._open[session] = context, page
-        return self._open[session][1]
+            self._open[session] = page, context.new_cdp_session(page)
+        return self._open[session][0]
+
+    def enter(self, session: str, url: str) -> Page:
+        """Load an address as the session's first page: ``back`` leads to nothing from before."""
+        page = self.page(session)
+        page.goto(url)
+        self._open[session][1].send("Page.resetNavigationHistory")
+        return page
 
     def look(self, session: str) -> dict[str, Any]:
         """What the session's page shows, once it is there."""
@@ -99,25 +108,29 @@ class Browser:
         page = self.page(session)
         try:
             page.evaluate(_WATCH)
-            acted = self._do(page, verb, target, text)
+            acted = self._do(session, verb, target, text)
             return self.look(session) | {"acted": acted}
         except Error as error:
             raise InfrastructureError("session_lost", f"the browser failed: {error.message.splitlines()[0]}") from error
 
     def end(self, session: str) -> None:
         """Forget a session."""
-        context, _ = self._open.pop(session, (None, None))
-        if context is not None:
-            context.close()
+        page, _ = self._open.pop(session, (None, None))
+        if page is not None:
+            page.context.close()
 
     def stop(self) -> None:
         """Close the browser."""
         self._browser.close()
         self._playwright.stop()
 
-    def _do(self, page: Page, verb: str, target: int, text: str) -> bool:
+    def _do(self, session: str, verb: str, target: int, text: str) -> bool:
+        page, devtools = self._open[session]
         if verb == "back":
-            return page.go_back(timeout=2000) is not None
+            if not devtools.send("Page.getNavigationHistory")["currentIndex"]:
+                return False
+            page.go_back(wait_until="commit")
+            return True
         if verb == "scroll":
             page.mouse.wheel(0, 150 if text == "down" else -150)
             return True

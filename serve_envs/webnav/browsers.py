@@ -9,7 +9,7 @@ from rllib_agentic.errors import InputError
 from serve_envs.child import Child
 from serve_envs.warm_pool import WarmPool
 
-PROGRAMS = ("chromium-headless-shell", "chrome-headless-shell", "chromium", "google-chrome")
+PROGRAM = "chromium-headless-shell"
 _POOLS: dict[tuple[str, int, int], WarmPool[Child]] = {}
 
 
@@ -19,9 +19,9 @@ def browser_program() -> str:
     Raises:
         InputError: there is none.
     """
-    program = next((found for name in PROGRAMS if (found := which(name))), None)
+    program = which(PROGRAM)
     if program is None:
-        raise InputError("no browser is installed; run: apt-get install chromium-headless-shell")
+        raise InputError(f"{PROGRAM}, the browser, is not installed; run: apt-get install {PROGRAM}")
     return program
 
 

@@ -23,6 +23,11 @@
     const inside = element.tagName === "SELECT" ? "" : element.innerText;
     return words(element.computedName || label || inside || "").slice(0, 120);
   };
+  // The label of a box that stands beside it says nothing that the box's own name does not.
+  const tells = (parent, text) => {
+    const box = parent.closest("label")?.control;
+    return Boolean(box) && ["checkbox", "radio"].includes(box.type) && visible(box) && nameOf(box) === text;
+  };
   const describe = (element, role) => {
     const entry = { role, name: nameOf(element) };
     if ("value" in element && ["textbox", "searchbox", "spinbutton", "slider"].includes(role)) entry.value = element.value;
@@ -38,11 +43,22 @@
     if (element === document.activeElement && element !== document.body) entry.focused = true;
     return entry;
   };
+  // A picture without a word that can be used; where it has no name, what its author called it.
+  const pictured = (element) => {
+    if (element.childElementCount || words(element.textContent) || !visible(element)) return false;
+    const style = getComputedStyle(element);
+    return element.tagName === "IMG" || style.cursor === "pointer" ||
+      [style.backgroundImage, style.content].some((value) => value.startsWith("url("));
+  };
+  const iconName = (element) => {
+    const called = `${element.className || element.id}`.replace(/[-_]+/g, " ");
+    return words(element.computedName || element.title || [...new Set(called.split(" "))].join(" ")).slice(0, 120);
+  };
   const walk = (parent) => {
     for (const node of parent.childNodes) {
       if (node.nodeType === Node.TEXT_NODE) {
         const text = words(node.textContent);
-        if (text && visible(parent)) {
+        if (text && visible(parent) && !tells(parent, text)) {
           const pointed = getComputedStyle(parent).cursor === "pointer";
           const row = parent.closest("tr");
           const last = shown[shown.length - 1];
@@ -61,6 +77,8 @@
           if (["tab", "treeitem"].includes(role)) walk(node);
         } else if (node.tagName === "INPUT" && visible(node)) {
           add(node, describe(node, node.type === "password" ? "textbox" : node.type));
+        } else if (pictured(node) && iconName(node)) {
+          add(node, { role: "icon", name: iconName(node) });
         } else {
           walk(node);
         }
