@@ -1,7 +1,7 @@
 """An environment's costly part in a Python process of its own, called from here.
 
-The child ends, and takes all processes that it started with it, when it is killed from here, and as well when this
-process ends in whatever way: it notices that nobody holds the other end of its pipe.
+The child ends, and takes all processes that it started and all temporary files with it, when it is killed from here,
+and as well when this process ends in whatever way: it notices that nobody holds the other end of its pipe.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 import traceback
 from importlib import import_module
 from multiprocessing.connection import Connection
@@ -22,11 +25,14 @@ import psutil
 
 from rllib_agentic.errors import InfrastructureError, InputError
 
+_DYING_S = 10.0  # for processes that were killed, to be gone
 _MAIN = "import sys; from serve_envs.child import serve_parent; serve_parent(int(sys.argv[1]))"
 
 
 class Child:
     """One Python process that holds objects and calls their methods, one call at a time.
+
+    Temporary files of the child, and of what it starts, are in a folder of its own (``TMPDIR``), which goes with it.
 
     Args:
         target: ``"module:Class"`` of what it holds; imported there, not here.
@@ -41,6 +47,7 @@ class Child:
         self._turn = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
+        self._folder: str | None = None
         self._dead = False
 
     @property
@@ -87,20 +94,23 @@ class Child:
         if pipe is not None:
             pipe.close()
         if process is not None:
-            _kill_family(process.pid)
+            _kill(*_family(process.pid))
             process.wait()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _started(self) -> Connection:
         if self._dead:
             raise EOFError("it was stopped")
         if self._pipe is None:
             ours, theirs = _pipe_ends()
+            self._folder = tempfile.mkdtemp(prefix="rllib-child-")
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _MAIN, str(theirs)],
                 pass_fds=(theirs,),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": self._folder},
                 start_new_session=True,
             )
             os.close(theirs)
@@ -109,13 +119,29 @@ class Child:
         return self._pipe
 
 
-def _kill_family(process_id: int) -> None:
-    """Kill a process and all that descend from it, those in sessions of their own (browsers) included."""
+def _family(process_id: int) -> list[psutil.Process]:
+    """A process and all that descend from it, those in sessions of their own (browsers) included."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(process_id)
-        for one in [*process.children(recursive=True), process]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                one.kill()
+        return [process, *process.children(recursive=True)]
+    return []
+
+
+def _kill(*processes: psutil.Process) -> None:
+    """Kill processes, the youngest first, and wait until none of them runs: until then they may write files."""
+    for one in reversed(processes):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
+    deadline = time.monotonic() + _DYING_S
+    while any(map(_runs, processes)) and time.monotonic() < deadline:
+        time.sleep(0.002)
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _pipe_ends() -> tuple[Connection, int]:
@@ -134,7 +160,10 @@ def serve_parent(descriptor: int) -> None:
             while True:
                 requests.append(pipe.recv())
                 arrived.release()
-        _kill_family(os.getpid())  # the parent is gone: nobody needs us, nor what we started
+        own, *started = _family(os.getpid())  # the parent is gone: nobody needs us, nor what we started
+        _kill(*started)
+        shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
+        own.kill()
 
     threading.Thread(target=listen, daemon=True).start()
     arrived.acquire()

@@ -126,10 +126,11 @@ class Jvm:
             if self._gateway is None:
                 settings = self._settings
                 # die_on_exit: it ends once its standard input closes, also where this process is killed.
+                # UsePerfData: its figures would be a file among the temporary ones, which a killed machine leaves.
                 port, token, self._process = launch_gateway(
                     classpath=settings.jar,
                     cwd=settings.folder,
-                    javaopts=list(settings.options),
+                    javaopts=["-XX:-UsePerfData", *settings.options],
                     die_on_exit=True,
                     enable_auth=True,
                     return_proc=True,

@@ -38,6 +38,13 @@ def gone(process_ids: list[int], within_s: float = 20.0) -> bool:
     return False
 
 
+def emptied(folder: Path, within_s: float = 20.0) -> bool:
+    deadline = time.monotonic() + within_s
+    while list(folder.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not list(folder.iterdir())
+
+
 def test_five_hundred_sessions_leave_nothing_behind(tmp_path: Path) -> None:
     """A third abandoned, a third whose process is killed under it, a third finished."""
 
@@ -100,21 +107,25 @@ asyncio.run(run())
 
 @pytest.mark.parametrize("event", ["close", "idle", "SIGTERM", "SIGKILL"])
 def test_processes_under_a_session_end_with_it(tmp_path: Path, event: str) -> None:  # EV16
-    """Those of the child, and those in a session of their own; also when the server itself is killed."""
+    """Those of the child, those in a session of their own, and its files; also when the server itself is killed."""
     path = os.pathsep.join(filter(None, sys.path))
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
     server = subprocess.Popen(
         [sys.executable, "-c", SERVER, str(tmp_path), event],
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | {"PYTHONPATH": path},
+        env=os.environ | {"PYTHONPATH": path, "TMPDIR": str(temporary)},
     )
     try:
         assert server.stdout is not None
         pids = [int(pid) for _ in range(2) for pid in server.stdout.readline().split()]
         assert len(pids) == 4
+        assert len(list(temporary.glob("*/*"))) == 2  # each child has made a folder in its own
         if event.startswith("SIG"):
             server.send_signal(getattr(signal, event))
         assert gone(pids)
+        assert emptied(temporary)
     finally:
         server.kill()
         server.communicate()
@@ -163,7 +174,7 @@ def test_a_child_answers_and_tells_what_went_wrong() -> None:
 
 
 def test_a_child_that_hangs_is_killed_and_bad_arguments_stay_input_errors() -> None:
-    child = Child("test_env_leftovers:Held", {}, call_timeout_s=5.0)
+    child = Child("test_env_leftovers:Held", {}, call_timeout_s=60.0)
     child.call("add", 1)
     process_id = child.process_id
     child._call_timeout_s = 0.1
