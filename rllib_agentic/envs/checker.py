@@ -43,6 +43,7 @@ def check_env(
     expert_turns: int = 200,
     processes: bool = True,
     tasks_compared: int = 200,
+    actions_tried: int | None = None,
 ) -> list[Finding]:
     """Try an environment on everything that training relies on.
 
@@ -53,6 +54,7 @@ def check_env(
         expert_turns: the most actions that the expert may take.
         processes: also compare with a new Python process under another hash seed.
         tasks_compared: how many tasks of each split are looked at for one that is in two splits.
+        actions_tried: how many of the actions that are admissible first are tried, spread over the list; None for all.
 
     Returns:
         What is to be mended; empty for an environment that is fit for training.
@@ -90,7 +92,7 @@ def check_env(
         run("processes", lambda: _check_processes(make, scripts))
     run("isolation", lambda: _check_isolation(make, scripts))
     run("lifecycle", lambda: _check_lifecycle(make, scripts))
-    run("actions", lambda: _check_actions(make, schema, tasks))
+    run("actions", lambda: _check_actions(make, schema, tasks, actions_tried))
     run("rewards", lambda: _check_rewards(make, schema, scripts))
     run("splits", lambda: _check_splits(make, schema, tasks_compared))
     run("expert", lambda: _check_expert(make, tasks, expert_success, expert_turns))
@@ -275,10 +277,13 @@ def _check_lifecycle(make: Callable[[], Env], scripts: list[Script]) -> Iterator
     env.close()
 
 
-def _check_actions(make: Callable[[], Env], schema: EnvSchema, tasks: list[tuple[str, int]]) -> Iterator[str]:
+def _check_actions(
+    make: Callable[[], Env], schema: EnvSchema, tasks: list[tuple[str, int]], at_most: int | None
+) -> Iterator[str]:
     env = make()
     for split, index in tasks:
-        for action in env.reset(split, index, 0).actions or ():
+        actions = env.reset(split, index, 0).actions or ()
+        for action in actions[:: 1 if at_most is None else max(1, -(-len(actions) // at_most))]:
             env.reset(split, index, 0)
             if env.step(action).metrics.get("invalid_action"):
                 yield f"the admissible action {action!r} of task {split} {index} counts as invalid"

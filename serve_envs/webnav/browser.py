@@ -70,16 +70,18 @@ class Browser:
         self._playwright = sync_playwright().start()
         self._browser = self._playwright.chromium.launch(executable_path=executable, args=list(_FLAGS))
         self._open: dict[str, tuple[Page, CDPSession]] = {}
+        self._downloaded: set[str] = set()
 
     def page(self, session: str) -> Page:
         """The page of a session, in a context of its own."""
         if session not in self._open:
             context = self._browser.new_context(
-                viewport={"width": 900, "height": 700}, locale="en-US", timezone_id="UTC"
+                viewport={"width": 900, "height": 700}, locale="en-US", timezone_id="UTC", accept_downloads=False
             )
             page = context.new_page()
             context.on("page", lambda other: other.close())  # one page a session: windows that open are closed
             page.on("dialog", lambda dialog: dialog.accept())
+            page.on("download", lambda _: self._downloaded.add(session))  # the page that was to be left stays
             self._open[session] = page, context.new_cdp_session(page)
         return self._open[session][0]
 
@@ -96,7 +98,8 @@ class Browser:
         deadline = time.monotonic() + _LOAD_TIMEOUT_S
         while True:
             try:
-                if page.evaluate(_ARRIVED) or time.monotonic() > deadline:
+                arrived = session in self._downloaded or page.evaluate(_ARRIVED)
+                if arrived or time.monotonic() > deadline:
                     return page.evaluate(_LOOK)
             except Error:  # the page went away under the question
                 if time.monotonic() > deadline:
@@ -106,6 +109,7 @@ class Browser:
     def act(self, session: str, verb: str, target: int, text: str) -> dict[str, Any]:
         """Do something; gives what the page shows then, with ``acted``: whether it could be done."""
         page = self.page(session)
+        self._downloaded.discard(session)
         try:
             page.evaluate(_WATCH)
             acted = self._do(session, verb, target, text)

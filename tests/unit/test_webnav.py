@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import psutil
@@ -21,6 +23,7 @@ from rllib_agentic.envs.registry import make_env  # noqa: E402
 from rllib_agentic.envs.replay import ReplayingClient  # noqa: E402
 from rllib_agentic.errors import InfrastructureError, InputError  # noqa: E402
 from rllib_agentic.trajectory.trajectory import Task  # noqa: E402
+from serve_envs.webnav import browser as browser_module  # noqa: E402
 from serve_envs.webnav import browsers  # noqa: E402
 from serve_envs.webnav.browser import Browser  # noqa: E402
 from serve_envs.webnav.browsers import browser_program  # noqa: E402
@@ -148,6 +151,36 @@ def test_a_session_is_one_page_of_its_own(site: tuple[Browser, str]) -> None:
     before = len(browser._browser.contexts)
     browser.end("b")
     assert len(browser._browser.contexts) == before - 1
+
+
+class _Attachment(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        file = self.path.endswith("file")
+        body = b"1,2" if file else b"<a href='/file'>Download</a>"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/csv" if file else "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        if file:
+            self.send_header("Content-Disposition", "attachment; filename=orders.csv")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+def test_a_download_leaves_the_page_where_it_is(site: tuple[Browser, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(browser_module, "_LOAD_TIMEOUT_S", float("inf"))  # to wait for it to be left would be for ever
+    browser, _ = site
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Attachment) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            browser.enter("a", f"http://127.0.0.1:{server.server_port}/")
+            assert do(browser, "a", "click", "Download") == (True, ['[1] link "Download" focused'])
+            assert browser.act("a", "scroll", 0, "down")["acted"]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_nothing_beyond_this_machine_is_reached(site: tuple[Browser, str]) -> None:
