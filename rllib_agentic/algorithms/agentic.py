@@ -348,6 +348,7 @@ class Agentic(Algorithm):
             "evaluation_at_start": self._evaluation_at_start,
             "monitor": self._diagnostics.state(),
             "changes": self._reactions.state(),
+            "logged_sections": self._iteration_log.state(),
         }
         return state
 
@@ -364,6 +365,7 @@ class Agentic(Algorithm):
             self._evaluation_at_start = control["evaluation_at_start"]
             self._diagnostics.set_state(control["monitor"])
             self._sections = self._reactions.set_state(control["changes"]) or self._sections
+            self._iteration_log.set_state(control.get("logged_sections", ()))
 
     def save_to_path(self, path: Any = None, *, filesystem: Any = None, **kwargs: Any) -> str:
         """Save, and close what was saved with a list of its files, so that a cut checkpoint is never taken for one."""

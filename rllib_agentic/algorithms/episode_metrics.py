@@ -14,7 +14,8 @@ def episode_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """Flat metrics of a batch; means are over valid trajectories, and absent where there are none.
 
     ``*_frac`` are shares of episodes, ``*_rate`` shares of turns or attempts; ``tool_error_rate`` is the share of tool
-    calls that ran and failed, ``code_success_rate`` (where there was code) the share of its runs without an error.
+    calls that ran and failed, ``code_success_rate`` (where there was code) the share of its runs without an error,
+    ``right_code_success_rate`` and ``wrong_code_success_rate`` the same among right and among wrong answers.
     ``env/NAME`` is the sum over an episode's turns of what the environment reports as NAME, ``category/NAME`` the
     success rate in the tasks that the environment counts under NAME, where there is more than one such heading.
     Token counts are tokens.
@@ -53,8 +54,10 @@ def episode_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         "episode_seconds_mean": float(np.mean([t.metrics.get("seconds", 0.0) for t in valid])),
         "env_seconds_mean": float(np.mean([t.metrics.get("env_seconds", 0.0) for t in valid])),
     }
-    if runs := sum(turn.metrics.get("code_runs", 0.0) for turn in turns):
-        metrics["code_success_rate"] = sum(turn.metrics.get("code_ok", 0.0) for turn in turns) / runs
+    for kind in ("", "right_", "wrong_"):
+        if runs := sum(turn.metrics.get(f"{kind}code_runs", 0.0) for turn in turns):
+            passed = sum(turn.metrics.get(f"{kind}code_ok", 0.0) for turn in turns)
+            metrics[f"{kind}code_success_rate"] = passed / runs
     for name in sorted({name for turn in turns for name in turn.rewards}):
         per_episode = [sum(turn.rewards.get(name, 0.0) for turn in t.turns) for t in valid]
         metrics[f"reward/{name}"] = float(np.mean(per_episode))

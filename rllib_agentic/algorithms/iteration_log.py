@@ -79,6 +79,14 @@ class IterationLog:
             result[section] = self._without_silent(result[section], (section,))
         self._logged.clear()
 
+    def state(self) -> list[str]:
+        """For the checkpoint: sections that RLlib's logger knows, and will know again when it is restored."""
+        return sorted(self._sections)
+
+    def set_state(self, state: Iterable[str]) -> None:
+        """Take those of a checkpoint too, which may be of an algorithm that logs other ones."""
+        self._sections |= set(state)
+
     def _log(self, path: Path, value: Any, **how: Any) -> None:
         self._sections.add(path[0])
         self._logged.add(path)

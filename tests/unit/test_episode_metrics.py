@@ -41,6 +41,16 @@ def test_the_share_of_code_that_runs_counts_runs_not_episodes() -> None:
     assert "code_success_rate" not in episode_metrics([episode(turn())])
 
 
+def test_the_share_of_code_that_runs_among_right_and_among_wrong_answers() -> None:
+    right = episode(turn(code_runs=2.0, code_ok=1.0), turn(right_code_runs=2.0, right_code_ok=1.0))
+    wrong = episode(turn(code_runs=1.0), turn(wrong_code_runs=1.0, wrong_code_ok=0.0))
+    unanswered = episode(turn(code_runs=1.0, code_ok=1.0))
+    metrics = episode_metrics([right, right, wrong, unanswered])
+    assert metrics["code_success_rate"] == pytest.approx(3 / 6)
+    assert (metrics["right_code_success_rate"], metrics["wrong_code_success_rate"]) == (0.5, 0.0)
+    assert "wrong_code_success_rate" not in episode_metrics([right])
+
+
 def test_success_by_category_where_there_are_several() -> None:
     easy, hard = ({"category": name} for name in ("easy", "hard"))
     played = [
