@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from rllib_agentic.algorithms.checkpoints import find_checkpoint
@@ -9,6 +10,7 @@ from rllib_agentic.cli.experiment import Experiment
 from rllib_agentic.cli.memory import estimate_memory
 from rllib_agentic.cli.places import searched
 from rllib_agentic.envs.client import check_env_config
+from rllib_agentic.errors import InputError
 from rllib_agentic.tracking.params import plain
 
 
@@ -18,8 +20,14 @@ def check_model(experiment: Experiment) -> None:
     Raises:
         InputError: one is not, or the model does not go with the limits and the chat format that are set.
     """
-    if experiment.settings.restore is not None and experiment.follows is None:
-        find_checkpoint(experiment.settings.restore)
+    start = experiment.settings.restore
+    if start is not None and experiment.follows is None:
+        if not Path(start).expanduser().exists():
+            raise InputError(
+                f"restore: {start!r} is no experiment further up in the same file, and no folder with a checkpoint; run "
+                "the file that makes it first, and give its folder here (or as --restore)"
+            )
+        find_checkpoint(start)
     for config in (experiment.config, experiment.config.get_evaluation_config_object()):
         config.sections().check_model()
 

@@ -41,5 +41,5 @@ def test_it_begins_from_the_last_checkpoint_of_the_one_before(tmp_path: Path) ->
 def test_only_experiments_further_up_have_ended(tmp_path: Path) -> None:
     first, _ = read({"main": entry(tmp_path, restore="start"), "start": entry(tmp_path)})
     assert first.follows is None
-    with pytest.raises(InputError, match="no whole checkpoint"):
+    with pytest.raises(InputError, match="'start' is no experiment further up in the same file"):
         check_model(first)
