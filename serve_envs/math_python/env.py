@@ -164,7 +164,8 @@ class MathPython(ToolEnv):
         if self._problem is None:
             raise RuntimeError("math_python: no episode is running; call reset")
         if self._habits is not None:
-            return self._habits.action(self._problem, self._seed, len(self._runs))
+            runs, most = len(self._runs), self.use.calls_per_episode
+            return self._habits.action(self._problem, self._seed, runs, may_run=most is None or runs < most)
         if self._runs:
             return f"\\boxed{{{self._problem.answer}}}"
         return f"```python\n{self._problem.program}\n```\n```output"

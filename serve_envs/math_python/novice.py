@@ -19,22 +19,32 @@ class Habits(Settings):
     Attributes:
         code: share of problems that are solved with code; the others are guessed.
         slips: share of the programs that fail, by a bracket or a name that is wrong.
+        mends: share of the failing programs after which the right one is written, where the budget allows a second run.
         misreads: share of the programs whose output is not what ends up in the box.
     """
 
     code: float = Field(default=0.5, ge=0, le=1)
     slips: float = Field(default=0.3, ge=0, le=1)
+    mends: float = Field(default=0.0, ge=0, le=1)
     misreads: float = Field(default=0.0, ge=0, le=1)
 
-    def action(self, problem: Problem, seed: int, runs: int) -> str:
-        """What the beginner says now; equal problem and seed give equal habits."""
+    def action(self, problem: Problem, seed: int, runs: int, may_run: bool) -> str:
+        """What the beginner says now; equal problem and seed give equal habits.
+
+        Args:
+            problem: to be solved.
+            seed: of the episode.
+            runs: programs that ran in this episode.
+            may_run: whether the budget allows another one.
+        """
         draw = random.Random(f"novice {problem.question} {seed}")
         codes, slips, misreads = (draw.random() < share for share in (self.code, self.slips, self.misreads))
-        if codes and runs == 0:
-            program = _slip(problem.program, draw) if slips else problem.program
+        mends = slips and random.Random(f"novice mends {problem.question} {seed}").random() < self.mends
+        if may_run and codes and runs <= mends:
+            program = _slip(problem.program, draw) if slips and runs == 0 else problem.program
             return f"```python\n{program}\n```\n```output"
-        right = codes and not slips and not misreads
-        return f"\\boxed{{{problem.answer if right else _guess(problem, draw)}}}"
+        succeeded = runs > slips
+        return f"\\boxed{{{problem.answer if succeeded and not misreads else _guess(problem, draw)}}}"
 
 
 def _slip(program: str, draw: random.Random) -> str:

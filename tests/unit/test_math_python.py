@@ -319,6 +319,20 @@ def test_a_beginner_has_the_habits_that_were_asked_for() -> None:
     env.close()
 
 
+@pytest.mark.parametrize("calls", [1, 2])
+def test_a_beginner_mends_a_program_where_there_may_be_another_run(calls: int) -> None:
+    easy = {"type": "generated", "levels": [1]}
+    env = make_env("math_python", tasks=easy, calls=calls, novice={"code": 1.0, "slips": 1.0, "mends": 0.5})
+    results = [play(env, expert_policy, "train", index, 0, 5) for index in range(40)]
+    env.close()
+    mended = [r for r in results if total(r, "code_corrected")]
+    assert (8 < len(mended) < 32) if calls == 2 else not mended
+    for result in results:
+        expected = 2 if result in mended else 1
+        assert (total(result, "code_runs"), len(result)) == (expected, expected + 1)
+        assert result[-1].success or result not in mended
+
+
 @pytest.fixture(scope="module", autouse=True)
 def closed() -> Iterator[None]:
     yield
