@@ -82,7 +82,10 @@ class Browser:
             context.on("page", lambda other: other.close())  # one page a session: windows that open are closed
             page.on("dialog", lambda dialog: dialog.accept())
             page.on("download", lambda _: self._downloaded.add(session))  # the page that was to be left stays
-            self._open[session] = page, context.new_cdp_session(page)
+            devtools = context.new_cdp_session(page)
+            # Without it the browser builds the tree of a page anew for every role and name that it is asked for.
+            devtools.send("Accessibility.enable")
+            self._open[session] = page, devtools
         return self._open[session][0]
 
     def enter(self, session: str, url: str) -> Page:
