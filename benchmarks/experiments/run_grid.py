@@ -1,7 +1,8 @@
 """Train the trials of an experiment file one after the other, in one process.
 
 The numbers are those of `rllib train file`, without the start of a process a trial: for many short trials on a small
-machine.
+machine. Beside them stands `cpu_seconds`, the processor time of a trial so far, which other work on the machine changes
+less than the clock.
 
     python benchmarks/experiments/run_grid.py tuned_examples/context_append_only.yaml --minutes 4
 
@@ -61,12 +62,13 @@ def run_experiment(experiment: Experiment, folder: Path, deadline: float) -> boo
 def _train(experiment: Experiment, config: dict[str, Any], place: Path) -> None:
     (place / HISTORY_FILE).unlink(missing_ok=True)
     given = {**config, "env": experiment.settings.env, "store": {"enabled": False}}
+    began = time.process_time()
     algorithm = experiment.algorithm.get_default_config().update_from_dict(given).build_algo()
     stopper = InterruptStopper(experiment.settings.stop)
     try:
         for _ in range(_MOST_ITERATIONS):
             result = algorithm.train()
-            append_history(place, result)
+            append_history(place, result | {"cpu_seconds": time.process_time() - began})
             for event in result.get("events", []):
                 with open(place / "events.jsonl", "a", encoding="utf-8") as file:
                     file.write(json.dumps(event) + "\n")

@@ -33,7 +33,9 @@ class EchoTrap(Settings):
     A policy that has fallen into one way of answering earns the same in every member of a group. The order in which
     that shows is: the spread of rewards within groups falls, then the token entropy, then the gradient norm spikes. A
     policy that has *learned* its tasks loses spread and entropy too. The difference is what it got for that: reward or
-    success has risen since the spread was largest, and is at its best. In the trap neither has.
+    success has risen since the spread was largest, or success has risen by a share of all that was missing (outcomes
+    spread most half-way, so the largest spread may come when much is learned already), and is at its best. In the trap
+    neither has.
 
     A signal has *fallen* when its mean over ``window`` iterations is below a share of the largest such mean so far; it
     is up again at 1.25 times that share. The gradient *spikes* when it is ``spike`` times the median of the (at most
@@ -50,6 +52,7 @@ class EchoTrap(Settings):
         reward_tolerance: a change of the reward counts when it is larger than this, in units of the largest spread, and
             two standard errors beside (as the reward's steps from iteration to iteration show them); a change of the
             success rate when it is larger than this by itself, and its two standard errors.
+        success_share: a success rate that has risen by this share of what was missing at its lowest is something got.
         trend_window: iterations that trends are fitted to.
     """
 
@@ -60,11 +63,15 @@ class EchoTrap(Settings):
     entropy_share: float = Field(default=0.5, gt=0, lt=1)
     spike: float = Field(default=3.0, gt=1)
     reward_tolerance: float = Field(default=0.1, ge=0)
+    success_share: float = Field(default=0.5, gt=0, le=1)
     trend_window: int = Field(default=10, ge=2)
 
     def initial_state(self) -> State:
         """Nothing seen yet."""
-        return {"seen": 0, "recent": {}, "peak": {}, "fallen": {}, "calm": [], "best": {}, "at_peak": {}, "rung": 0}
+        return {
+            "seen": 0, "recent": {}, "peak": {}, "fallen": {}, "calm": [],
+            "best": {}, "lowest": {}, "at_peak": {}, "rung": 0,
+        }  # fmt: skip
 
     def observe(self, state: State, iteration: int, signals: Mapping[str, float]) -> Verdict:
         """Take in one iteration.
@@ -80,6 +87,7 @@ class EchoTrap(Settings):
         peak, fallen = dict(state["peak"]), dict(state["fallen"])
         gains = {name: value for name in _GAINS if (value := level(recent.get(name, []), self.window)) is not None}
         best = {name: max(value, state["best"].get(name, value)) for name, value in gains.items()}
+        lowest = {name: min(value, state["lowest"].get(name, value)) for name, value in gains.items()}
         at_peak = dict(state["at_peak"])
         for name, share in zip(_FALLING, (self.spread_share, self.entropy_share), strict=True):
             now = level(recent.get(name, []), self.window)
@@ -95,8 +103,10 @@ class EchoTrap(Settings):
                 fallen.pop("grad_norm", None)
         calm = self._calm(state["calm"], fallen, signals)
         unpaid = bool(fallen) and not any(
-            self._has_paid(gains[name], best[name], at_peak.get(name), self._margin(name, recent[name], peak))
-            for name in gains
+            now >= best[name] - (margin := self._margin(name, recent[name], peak))
+            and now > self._wanted(name, at_peak[name], lowest[name], margin)
+            for name, now in gains.items()
+            if name in at_peak
         )
         trapped = unpaid and all(name in fallen for name in _FALLING)
         if trapped and self._spikes(calm, signals):
@@ -111,7 +121,7 @@ class EchoTrap(Settings):
         alarm = Alarm(_KIND, iteration, _message(fallen, peak, recent, calm, self.window), metrics) if rings else None
         after = {
             "seen": seen, "recent": recent, "peak": peak, "fallen": fallen, "calm": calm,
-            "best": best, "at_peak": at_peak, "rung": rung,
+            "best": best, "lowest": lowest, "at_peak": at_peak, "rung": rung,
         }  # fmt: skip
         return Verdict(after, metrics, alarm, healthy=not unpaid)
 
@@ -138,9 +148,10 @@ class EchoTrap(Settings):
         noise = math.sqrt(math.fsum(steps) / (2 * len(steps))) if steps else 0.0
         return self.reward_tolerance * unit + 2 * noise / math.sqrt(self.window)
 
-    @staticmethod
-    def _has_paid(now: float, best: float, at_peak: float | None, margin: float) -> bool:
-        return now >= best - margin and at_peak is not None and now > at_peak + margin
+    def _wanted(self, name: str, at_peak: float, lowest: float, margin: float) -> float:
+        """The level above which a gain is worth the spread that it cost."""
+        risen = at_peak + margin
+        return min(risen, lowest + self.success_share * (1 - lowest)) if name == "success_rate" else risen
 
 
 def _message(

@@ -104,6 +104,32 @@ def test_a_reward_that_is_mostly_chance_neither_hides_the_trap_nor_feigns_it(cou
         assert bool(rung) == rings
 
 
+# A bandit that StarPO_S solves (tuned_examples/diagnostics.yaml, seed 0): the rewards spread most when success, which
+# began at 16 %, is at 66 % already.
+SOLVED_BANDIT = {
+    "success_rate": [16, 14, 31, 33, 41, 27, 64, 55, 52, 34, 59, 39, 73,
+                     75, 86, 73, 81, 58, 81, 81, 89, 91, 86, 78, 86, 78],
+    "reward_mean": [84, 99, 88, 44, 69, 73, 118, 96, 62, 96, 56, 138, 104,
+                    133, 77, 50, 111, 92, 63, 82, 114, 75, 112, 126, 74, 29],
+    "reward_spread": [15, 20, 16, 15, 21, 14, 9, 15, 15, 7, 19, 35, 19, 14, 14, 9, 10, 15, 9, 3, 3, 6, 9, 11, 10, 10],
+    "entropy": [31, 25, 25, 26, 23, 24, 15, 20, 21, 21, 18, 26, 12, 11, 7, 13, 8, 16, 9, 6, 6, 5, 8, 9, 8, 9],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("scale", "rung"), [(1.0, []), (0.3, [20])])
+def test_a_spread_that_was_largest_half_way_was_not_lost_for_nothing(scale: float, rung: list[int]) -> None:
+    """The same course at three tenths of the success gets stuck below a third, and that is a trap."""
+    echo = EchoTrap()
+    state, heard = echo.initial_state(), []
+    for iteration, values in enumerate(zip(*SOLVED_BANDIT.values(), strict=True), 1):
+        signals = {name: value / 100 for name, value in zip(SOLVED_BANDIT, values, strict=True)}
+        signals |= {"success_rate": scale * signals["success_rate"], "grad_norm": 1.0}
+        verdict = echo.observe(state, iteration, signals)
+        state = json.loads(json.dumps(verdict.state))
+        heard += [verdict.alarm.iteration] if verdict.alarm else []
+    assert heard == rung
+
+
 def test_ring_at_spike_waits_for_the_whole_pattern() -> None:
     echo, rng = EchoTrap(ring_at="spike"), np.random.default_rng(0)
     state, rung = echo.initial_state(), []
