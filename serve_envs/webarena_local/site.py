@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import wsgiref.simple_server
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from socketserver import ThreadingMixIn
@@ -42,6 +43,8 @@ class TrackerSite(Browser):
         self._folder = Path(tempfile.mkdtemp(prefix="webarena_local-"))
         atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         self._sites: dict[str, RequestDispatcher] = {}
+        self._busy: Counter[str] = Counter()
+        self._change = threading.Condition()
         self._server = _Server(("127.0.0.1", 0), _QuietHandler)
         self._server.set_app(self._serve)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -76,8 +79,14 @@ class TrackerSite(Browser):
         self._forget(session)
 
     def _forget(self, session: str) -> None:
-        self._sites.pop(session, None)
-        shutil.rmtree(self._folder / session, ignore_errors=True)
+        with self._change:
+            self._sites.pop(session, None)
+            # Pages ask for more in the background; what is being answered still writes into the folder.
+            self._change.wait_for(lambda: not self._busy[session])
+            del self._busy[session]
+        home = self._folder / session
+        if home.exists():
+            shutil.rmtree(home)
 
     def _template(self, world: int) -> Path:
         home = self._folder / f"template-{world}"
@@ -87,13 +96,21 @@ class TrackerSite(Browser):
 
     def _serve(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         session, _, rest = environ["PATH_INFO"].lstrip("/").partition("/")
-        site = self._sites.get(session)
+        with self._change:
+            site = self._sites.get(session)
+            if site is not None:
+                self._busy[session] += 1
         if site is None:
             start_response("404 Not Found", [("Content-Type", "text/plain")])
             return [b"no such tracker"]
         environ["SCRIPT_NAME"] = f"/{session}"
         environ["PATH_INFO"] = f"/{rest}"
-        return site(environ, start_response)
+        try:
+            return site(environ, start_response)
+        finally:
+            with self._change:
+                self._busy[session] -= 1
+                self._change.notify_all()
 
 
 class _Server(ThreadingMixIn, wsgiref.simple_server.WSGIServer):
