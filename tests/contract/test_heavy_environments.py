@@ -22,7 +22,7 @@ from rllib_agentic.envs.registry import env_class, make_env
             9,
             False,
         ),
-        ("textworld_express", {}, 8, 40, True),
+        ("textworld_express", {}, 9, 40, True),
         (
             "textworld_express",
             {"games": ["coin", "simonsays"], "difficulty": "hard", "show_actions": True},
@@ -37,6 +37,15 @@ from rllib_agentic.envs.registry import env_class, make_env
             8,
             True,
         ),
+        (
+            "webnav",
+            {"pages": ["login-user", "click-checkboxes", "email-inbox"], "max_steps": 6, "browsers": 1},
+            2,
+            12,
+            True,
+        ),
+        ("webnav", {"max_steps": 3, "browsers": 2, "sessions_per_browser": 1}, 1, 50, False),
+        ("webarena_local", {"max_steps": 3, "browsers": 1}, 1, 4, True),
     ],
 )
 def test_our_environments_pass(
@@ -50,8 +59,9 @@ def test_our_environments_pass(
             tasks_per_split=tasks_per_split,
             tasks_compared=tasks_compared,
             processes=processes,
+            actions_tried=8 if name.startswith("web") else None,
             # cut short above: what the expert can do is held in the tests of each
-            expert_success=0.0 if name == "sciworld" else 1.0,
+            expert_success=0.0 if name == "sciworld" or arguments.get("max_steps") == 3 else 1.0,
         )
     finally:
         getattr(env_class(name), "release", lambda: None)()
