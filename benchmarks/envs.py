@@ -3,12 +3,14 @@
     python benchmarks/envs.py                                  # textcraft, 1, 16 and 64 sessions
     python benchmarks/envs.py --envs textcraft frozenlake textworld_express --sessions 16 --seconds 2
 
-Four ways to the same environment, one after the other in one run:
+Ways to the same environment, one after the other in one run:
 
 * bare: objects in this process, stepped in turn;
 * plain: one FastAPI process under uvicorn, a request a step, as AgentGym's servers are built;
-* HTTP: the environment service, through its gateway;
-* handle: the environment service, through a deployment handle, as training uses it.
+* port: one worker behind its own port, without Ray Serve around it (all that ``--without-serve`` measures of ours);
+* HTTP: the environment service by its URL, as ``env_config: {url: ...}`` uses it;
+* handle: the environment service by its deployment handle, as training uses it;
+* HTTP, proxied and handle only: the same with ``direct: false``, every request through Serve's proxy and router.
 
 Sessions act at random, without a pause; an episode that ends is followed by another. CPU counts this process and all
 that serve: on a machine with other work it is steadier than time.
@@ -26,6 +28,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import aiohttp
@@ -224,6 +227,33 @@ def free_port() -> int:
         return free.getsockname()[1]
 
 
+PORT = """
+import asyncio, sys
+from rllib_agentic.envs import wire
+from rllib_agentic.envs.hosting import EnvHost
+from rllib_agentic.envs.registry import env_factory
+from serve_envs.door import Door
+from serve_envs.worker import EnvWorker
+
+async def serve():
+    worker = EnvWorker(EnvHost(env_factory(sys.argv[1])), max_sessions=512)
+
+    async def health():
+        return (await worker.health()).model_dump_json().encode()
+
+    async def batch(body):
+        request = wire.BatchRequest.model_validate_json(body)
+        answers = await worker.batch(request.requests, request.patience)
+        return wire.BatchAnswer(answers=answers).model_dump_json().encode()
+
+    worker.address = await Door(health, batch).open("127.0.0.1")
+    print(worker.address, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(serve())
+"""
+
+
 @contextlib.contextmanager
 def plain_server(name: str) -> Iterator[tuple[str, psutil.Process]]:
     port = free_port()
@@ -241,15 +271,24 @@ def plain_server(name: str) -> Iterator[tuple[str, psutil.Process]]:
         server.wait()
 
 
+@contextlib.contextmanager
+def worker_port(name: str) -> Iterator[tuple[str, psutil.Process]]:
+    server = subprocess.Popen([sys.executable, "-c", PORT, name], stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        yield server.stdout.readline().strip(), psutil.Process(server.pid)
+    finally:
+        server.terminate()
+        server.communicate()
+
+
 def replicas(app: str) -> list[psutil.Process]:
     """The processes of a Serve application and the HTTP proxy."""
     named = ((one, " ".join(one.cmdline())) for one in psutil.process_iter() if one.status() != psutil.STATUS_ZOMBIE)
     return [one for one, told in named if f":{app}:" in told or "ProxyActor" in told]
 
 
-def measure(name: str, sessions: list[int], seconds: float, http_port: int) -> list[dict]:
-    from serve_envs.app import deploy, undeploy
-
+def measure(name: str, sessions: list[int], seconds: float, http_port: int | None) -> list[dict]:
     env = make_env(name)
     tasks = min(env.schema().splits["train"], 500)
     env.reset("train", 0, 0)  # what is made once a process is made now
@@ -271,19 +310,30 @@ def measure(name: str, sessions: list[int], seconds: float, http_port: int) -> l
                 return await drive(name, lambda: _PlainHttp(http), count, seconds, tasks, [server])
 
         record("plain", plainly)
+
+    async def served(make: Callable[[], EnvClient], count: int, serving: list[psutil.Process]) -> Figures:
+        client = make()
+        try:
+            return await drive(name, lambda: _Served(client, name), count, seconds, tasks, serving)
+        finally:
+            await client.aclose()
+
+    with worker_port(name) as (url, server):
+        record("port", lambda count: served(lambda: RemoteClient(HttpTransport(url)), count, [server]))
+    if http_port is None:
+        return rows
+    from serve_envs.app import deploy, undeploy
+
     app = deploy(name, EnvSettings(max_sessions=512), http_port=http_port)
     try:
-
-        async def served(make: Callable[[], EnvClient], count: int) -> Figures:
-            client = make()
-            try:
-                return await drive(name, lambda: _Served(client, name), count, seconds, tasks, replicas(app))
-            finally:
-                await client.aclose()
-
+        serving = replicas(app)
         url = f"http://127.0.0.1:{http_port}/{app}"
-        record("HTTP", lambda count: served(lambda: RemoteClient(HttpTransport(url)), count))
-        record("handle", lambda count: served(lambda: RemoteClient(ServeTransport.to_app(app)), count))
+        for way, direct in (("HTTP", True), ("HTTP, proxied", False)):
+            http = partial(HttpTransport, url, direct=direct)
+            record(way, lambda count, http=http: served(lambda: RemoteClient(http()), count, serving))  # type: ignore[misc]
+        for way, direct in (("handle", True), ("handle only", False)):
+            handle = partial(ServeTransport.to_app, app, direct)
+            record(way, lambda count, handle=handle: served(lambda: RemoteClient(handle()), count, serving))  # type: ignore[misc]
     finally:
         undeploy(app)
     return rows
@@ -294,11 +344,13 @@ def main() -> None:
     parser.add_argument("--envs", nargs="+", default=["textcraft"])
     parser.add_argument("--sessions", nargs="+", type=int, default=[1, 16, 64])
     parser.add_argument("--seconds", type=float, default=3.0, help="of stepping, for each way and number of sessions")
+    parser.add_argument("--without-serve", action="store_true", help="start no Ray: bare, plain and port alone")
     given = parser.parse_args()
-    import ray
+    port = None if given.without_serve else free_port()
+    if port is not None:
+        import ray
 
-    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
-    port = free_port()
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
     print("| environment | way | sessions | steps/s | CPU ms a step | resets/s | create, ms | MB a session |")
     print("|---|---|---|---|---|---|---|---|")
     for name in given.envs:
@@ -309,7 +361,8 @@ def main() -> None:
                 f"{row['memory_mb']:.2f} |",
                 flush=True,
             )
-    ray.shutdown()
+    if port is not None:
+        ray.shutdown()
 
 
 if __name__ == "__main__":

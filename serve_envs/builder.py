@@ -23,6 +23,7 @@ class ServeArguments(Settings):
         args: keyword arguments of the environment's constructor, as a mapping or, on a command line, as JSON.
         num_replicas: worker processes.
         max_sessions: slots a worker.
+        direct: workers also listen on a port of their own, see :class:`EnvSettings`.
         ttl_s: a session without a request for this long is closed.
         call_timeout_s: longest time for one reset or step.
         cpus_per_replica: what a worker reserves.
@@ -32,6 +33,7 @@ class ServeArguments(Settings):
     args: Mapping[str, Any] = Field(default_factory=dict)
     num_replicas: int = Field(default=1, ge=1)
     max_sessions: int = Field(default=256, ge=1)
+    direct: bool = True
     ttl_s: float = Field(default=600.0, gt=0)
     call_timeout_s: float = Field(default=60.0, gt=0)
     cpus_per_replica: float = Field(default=1.0, ge=0)

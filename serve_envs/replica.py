@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+import ray
 from ray import serve
 
 from rllib_agentic.envs import wire
 from rllib_agentic.envs.env import Env
 from rllib_agentic.envs.hosting import EnvHost
 from rllib_agentic.envs.settings import EnvSettings
+from serve_envs.door import Door
 from serve_envs.exporter import MetricsExporter
 from serve_envs.lease import Lease
 from serve_envs.worker import EnvWorker
@@ -39,6 +41,8 @@ class EnvReplica:
             max_sessions=settings.max_sessions,
             ttl_s=settings.ttl_s,
         )
+        self._direct = settings.direct
+        self._door: Door | None = None
         self._lease = lease
         self._chores: list[asyncio.Task[None]] = []
 
@@ -67,9 +71,21 @@ class EnvReplica:
     async def check_health(self) -> None:
         """Called by Serve from time to time; the first call starts what goes on beside the requests."""
         if not self._chores:
+            if self._direct:
+                await self._open_door()
             self._chores.append(asyncio.create_task(self._export()))
             if self._lease is not None:
                 self._chores.append(asyncio.create_task(self._watch(self._lease)))
+
+    async def _open_door(self) -> None:
+        host = ray.util.get_node_ip_address()
+        door = Door(self.health, self.batch)
+        try:
+            self._worker.address = await door.open(host)
+        except OSError as error:
+            _log.warning("%s: no port of its own on %s (%s); every request comes through Serve", self._app, host, error)
+        else:
+            self._door = door
 
     async def _export(self) -> None:
         exporter = MetricsExporter(self._app)
@@ -93,5 +109,10 @@ class EnvReplica:
     async def __del__(self) -> None:
         for chore in getattr(self, "_chores", ()):
             chore.cancel()
+        door: Door | None = getattr(self, "_door", None)
+        if door is not None:
+            door.send_away()
         if hasattr(self, "_worker"):
             await self._worker.aclose()
+        if door is not None:
+            await door.close()

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from rllib_agentic.envs.faults import EnvFault, FaultCode
 from rllib_agentic.envs.hosting import EnvHost
@@ -34,6 +34,7 @@ from rllib_agentic.envs.wire import (
 from serve_envs.session import Session
 from serve_envs.tally import Tally
 
+T = TypeVar("T")
 _REMEMBERED_ENDS = 16_384
 _CLOSE_GRACE_S = 5.0  # for environments that are closing; calls that are stuck are left behind
 _FATAL = (FaultCode.ENV_FAILED, FaultCode.ENV_TIMEOUT, FaultCode.ENV_LOST, FaultCode.BAD_INPUT)
@@ -53,7 +54,10 @@ class EnvWorker:
         max_sessions: slots; a create beyond them is answered ``full``.
         ttl_s: a session without a request for this long is closed.
         clock: seconds, never going back.
+        address: of a port of the worker's own, where it has one.
     """
+
+    address: str | None = None
 
     def __init__(
         self,
@@ -73,6 +77,7 @@ class EnvWorker:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._tally = Tally()
+        self._stopping = False
 
     async def health(self) -> HealthAnswer:
         """Answers at once, whatever the environments do."""
@@ -84,6 +89,7 @@ class EnvWorker:
                     sessions=len(self._sessions),
                     max_sessions=self._max_sessions,
                     stuck_calls=self._host.stuck_calls,
+                    address=self.address,
                 )
             ],
         )
@@ -111,6 +117,8 @@ class EnvWorker:
         A request goes on when its caller goes away: nothing is left half done.
         """
         self._start_sweeper()
+        if self._host.quick:
+            return [_at_once(self._answer(request)) for request in requests]
         tasks = [self._spawn(self._answer(request)) for request in requests]
         if tasks:
             began = self._clock()
@@ -132,7 +140,8 @@ class EnvWorker:
         return len(expired)
 
     async def aclose(self) -> None:
-        """Close all sessions, free what they share, and stop the sweeper."""
+        """Close all sessions, free what they share, and stop the sweeper. New sessions are refused from now on."""
+        self._stopping = True
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
@@ -241,6 +250,8 @@ class EnvWorker:
         return EnvFault(FaultCode.SESSION_CLOSED, f"session {request.session_id!r} ended: {end.fault}")
 
     def _require_slot(self) -> None:
+        if self._stopping:
+            raise EnvFault(FaultCode.UNREACHABLE, f"worker {self._worker_id!r} is stopping; others take new sessions")
         if len(self._sessions) >= self._max_sessions:
             self.sweep()
         if len(self._sessions) >= self._max_sessions:
@@ -277,3 +288,13 @@ class EnvWorker:
         while True:
             await asyncio.sleep(min(self._ttl_s / 4, 10.0))
             self.sweep()
+
+
+def _at_once(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a request to a quick environment: it waits for nothing, so it needs no task."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    work.close()
+    raise RuntimeError("a request to a quick environment waited for something")

@@ -107,11 +107,11 @@ def _transport(settings: EnvSettings) -> HttpTransport | ServeTransport | None:
     if settings.url is not None:
         from rllib_agentic.envs.http_transport import HttpTransport
 
-        return HttpTransport(settings.url)
+        return HttpTransport(settings.url, direct=settings.direct)
     if settings.app is not None:
         from rllib_agentic.envs.serve_transport import ServeTransport
 
-        return ServeTransport.to_app(settings.app)
+        return ServeTransport.to_app(settings.app, settings.direct)
     return None
 
 

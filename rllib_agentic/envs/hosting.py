@@ -50,6 +50,11 @@ class EnvHost:
         self._threads = None if quick else BlockingCalls(self.schema.name)
 
     @property
+    def quick(self) -> bool:
+        """Whether calls are made on the event loop itself, so that awaiting them never waits."""
+        return self._threads is None
+
+    @property
     def stuck_calls(self) -> int:
         """Calls that passed their time limit and still run."""
         return self._threads.stuck if self._threads else 0

@@ -8,6 +8,7 @@ from typing import TypeVar
 import httpx
 from pydantic import BaseModel, ValidationError
 
+from rllib_agentic.envs.doors import Doors
 from rllib_agentic.envs.faults import FaultCode
 from rllib_agentic.envs.http_connection import HttpConnection, bad_answer
 from rllib_agentic.envs.transport import answers_to
@@ -30,11 +31,14 @@ M = TypeVar("M", bound=BaseModel)
 class HttpTransport:
     """HTTP to one base URL.
 
+    Batches go straight to a worker's own port once :meth:`health` has told of it, where it can be reached from here.
+
     Args:
         url: for example ``http://10.0.0.7:8000/frozenlake``; the protocol's paths (``/v1/...``) are appended.
         connect_timeout_s: longest wait for a connection.
         answer_timeout_s: longest wait for an answer, on top of the time that the service itself may wait.
         transport: another way to carry HTTP, for example to an ASGI application in this process.
+        direct: whether to use the workers' own ports; never behind https or another ``transport``.
 
     Raises:
         InputError: this is no http or https URL.
@@ -46,8 +50,10 @@ class HttpTransport:
         connect_timeout_s: float = 5.0,
         answer_timeout_s: float = 30.0,
         transport: httpx.AsyncBaseTransport | None = None,
+        direct: bool = True,
     ) -> None:
         self._connection = HttpConnection(url, connect_timeout_s, transport)
+        self._doors = Doors() if direct and transport is None and url.startswith("http://") else None
         self._answer_timeout_s = answer_timeout_s
 
     @property
@@ -61,7 +67,10 @@ class HttpTransport:
 
     async def health(self) -> HealthAnswer:
         """See :class:`Transport`."""
-        return await self._call("GET", "/v1/health", HealthAnswer)
+        answer = await self._call("GET", "/v1/health", HealthAnswer)
+        if self._doors is not None:
+            self._doors.learn(answer.workers)
+        return answer
 
     async def metrics(self) -> MetricsAnswer:
         """What the service's workers did.
@@ -85,8 +94,13 @@ class HttpTransport:
 
     async def batch(self, requests: Sequence[Request], patience: Patience) -> list[Answer]:
         """See :class:`Transport`. A batch that is too large is sent in halves."""
+        keys = {routing_key(request.session_id) for request in requests}
 
         async def send(body: bytes) -> BatchAnswer:
+            if self._doors is not None and len(keys) == 1:
+                timeout_s = self._answer_timeout_s + patience.wait_s
+                if (answer := await self._doors.batch(min(keys), body, timeout_s)) is not None:
+                    return answer
             return await self._call("POST", "/v1/batch", BatchAnswer, body, patience.wait_s)
 
         answers = await answers_to(requests, patience, send)
@@ -99,6 +113,8 @@ class HttpTransport:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._connection.aclose()
+        if self._doors is not None:
+            await self._doors.aclose()
 
     async def _call(self, method: str, path: str, model: type[M], body: bytes | None = None, wait_s: float = 0.0) -> M:
         response = await self._connection.send(method, path, body, self._answer_timeout_s + wait_s)

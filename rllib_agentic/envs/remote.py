@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from itertools import count
 from typing import Any, TypeVar
@@ -33,6 +34,8 @@ from rllib_agentic.trajectory.trajectory import Task
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _TRANSIENT = (FaultCode.UNREACHABLE, FaultCode.BAD_ANSWER)
+_WORKER_MAY_BE_GONE = (*_TRANSIENT, FaultCode.UNKNOWN_SESSION, FaultCode.SESSION_CLOSED)
+_LOOK_AGAIN_S = 30.0  # for workers: some may have joined
 
 
 class RemoteClient:
@@ -50,6 +53,7 @@ class RemoteClient:
         self._open: set[str] = set()
         self._closing: set[asyncio.Task[None]] = set()
         self._workers: list[str] = []
+        self._found_at = 0.0
         self._search: asyncio.Task[None] | None = None
         self._turn = count()
 
@@ -91,6 +95,8 @@ class RemoteClient:
         for session_id in list(self._open):
             self.close_soon(session_id)
         await asyncio.gather(*self._closing)
+        if self._search is not None:
+            self._search.cancel()
         await self._transport.aclose()
 
     async def ask(self, request: Request) -> Answer:
@@ -104,9 +110,10 @@ class RemoteClient:
             answer = await self._batcher.ask(request)
             if not isinstance(answer, ErrorAnswer):
                 return answer
+            if answer.error.code in _WORKER_MAY_BE_GONE:
+                self._workers = []  # search again before the next create
             if answer.error.code not in _TRANSIENT or attempt == self._retries.max_retries:
                 raise answer.to_fault()
-            self._workers = []  # one may be gone: search again before the next create
             attempt += 1
             await self._retries.pause(attempt)
 
@@ -149,10 +156,16 @@ class RemoteClient:
 
     async def _next_worker(self) -> str:
         while not self._workers:
-            if self._search is None:
-                self._search = asyncio.create_task(self._find_workers())
-            await asyncio.shield(self._search)  # one search, however many creates wait for it
+            await asyncio.shield(self._look_for_workers())  # one search, however many creates wait for it
+        if time.monotonic() - self._found_at > _LOOK_AGAIN_S:
+            self._look_for_workers()  # beside the creates, on the workers known so far
         return self._workers[next(self._turn) % len(self._workers)]
+
+    def _look_for_workers(self) -> asyncio.Task[None]:
+        if self._search is None:
+            self._search = asyncio.create_task(self._find_workers())
+            self._search.add_done_callback(_mark_as_seen)
+        return self._search
 
     async def _find_workers(self) -> None:
         try:
@@ -160,6 +173,7 @@ class RemoteClient:
             if not health.workers:
                 raise InfrastructureError("env_unreachable", f"environment {self.address}: no worker answers")
             self._workers = sorted(worker.worker_id for worker in health.workers)
+            self._found_at = time.monotonic()
         finally:
             self._search = None
 
@@ -215,3 +229,9 @@ class RemoteSession(OpenedSession):
     async def close(self) -> None:
         """End the session (see :class:`EnvSession`)."""
         await asyncio.shield(self._client.close_soon(self._session_id))
+
+
+def _mark_as_seen(search: asyncio.Task[None]) -> None:
+    """A search that nobody waits for may fail: what was known stays, and the next create searches again."""
+    if not search.cancelled():
+        search.exception()

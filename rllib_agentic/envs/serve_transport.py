@@ -12,6 +12,7 @@ from ray.exceptions import RayActorError
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
+from rllib_agentic.envs.doors import Doors
 from rllib_agentic.envs.faults import EnvFault, FaultCode
 from rllib_agentic.envs.transport import answers_to
 from rllib_agentic.envs.wire import (
@@ -34,21 +35,26 @@ _CALL_TIMEOUT_S = 30.0
 
 
 class ServeTransport:
-    """Calls the workers of a Serve application directly, each by the routing key of its sessions.
+    """Calls the workers of a Serve application, each by the routing key of its sessions.
+
+    Batches go straight to a worker's own port once :meth:`health` has told of it, where it can be reached; all else
+    goes through the deployment handle.
 
     Args:
         handle: of the worker deployment.
         address: for messages.
+        direct: whether to use the workers' own ports.
     """
 
-    def __init__(self, handle: DeploymentHandle, address: str) -> None:
+    def __init__(self, handle: DeploymentHandle, address: str, direct: bool = True) -> None:
         self._handle = handle
         self._address = address
+        self._doors = Doors() if direct else None
 
     @classmethod
-    def to_app(cls, app: str) -> ServeTransport:
+    def to_app(cls, app: str, direct: bool = True) -> ServeTransport:
         """The way to the workers of a deployed application."""
-        return cls(serve.get_deployment_handle(WORKER_DEPLOYMENT, app), f"serve:{app}")
+        return cls(serve.get_deployment_handle(WORKER_DEPLOYMENT, app), f"serve:{app}", direct)
 
     @property
     def address(self) -> str:
@@ -62,7 +68,10 @@ class ServeTransport:
     async def health(self) -> HealthAnswer:
         """See :class:`Transport`."""
         answers = await self._broadcast("health", HealthAnswer, _HEALTH_TIMEOUT_S)
-        return HealthAnswer(env=answers[0].env, workers=[worker for answer in answers for worker in answer.workers])
+        workers = [worker for answer in answers for worker in answer.workers]
+        if self._doors is not None:
+            self._doors.learn(workers)
+        return HealthAnswer(env=answers[0].env, workers=workers)
 
     async def metrics(self) -> MetricsAnswer:
         """What the workers that answer at once did.
@@ -100,7 +109,9 @@ class ServeTransport:
         return [answers[number] for number in range(len(requests))]
 
     async def aclose(self) -> None:
-        """Nothing to close: handles belong to Serve."""
+        """Close the connections to the workers' own ports; handles belong to Serve."""
+        if self._doors is not None:
+            await self._doors.aclose()
 
     async def _broadcast(self, method: str, model: type[M], timeout_s: float) -> list[M]:
         calls = self._handle.broadcast(method).results_async(return_exceptions=True)
@@ -111,9 +122,13 @@ class ServeTransport:
         return answers
 
     async def _batch_of(self, key: str, requests: list[Request], patience: Patience) -> list[Answer]:
+        timeout_s = _CALL_TIMEOUT_S + patience.wait_s
+
         async def send(body: bytes) -> BatchAnswer:
+            if self._doors is not None and (answer := await self._doors.batch(key, body, timeout_s)) is not None:
+                return answer
             call = self._handle.options(session_id=key).batch.remote(body)
-            return BatchAnswer.model_validate_json(await self._reach(call, _CALL_TIMEOUT_S + patience.wait_s))
+            return BatchAnswer.model_validate_json(await self._reach(call, timeout_s))
 
         return await answers_to(requests, patience, send)
 

@@ -26,6 +26,8 @@ class EnvSettings(Settings):
         args: keyword arguments of the environment's constructor.
         num_replicas: worker processes.
         max_sessions: slots a worker.
+        direct: workers also listen on a port of their own, on their node's address, and clients that can reach it send
+            their batches straight there; false leaves all requests to Serve's proxy and router.
         ttl_s: a session without a request for this long is closed.
         call_timeout_s: longest time for one reset or step.
         cpus_per_replica: what a worker reserves; 0 lets it start beside a trial that reserved every CPU.
@@ -41,6 +43,7 @@ class EnvSettings(Settings):
     args: Mapping[str, Any] = Field(default_factory=dict)
     num_replicas: int = Field(default=1, ge=1)
     max_sessions: int = Field(default=256, ge=1)
+    direct: bool = True
     ttl_s: float = Field(default=600.0, gt=0)
     call_timeout_s: float = Field(default=60.0, gt=0)
     cpus_per_replica: float = Field(default=0.0, ge=0)

@@ -225,12 +225,22 @@ class BatchAnswer(_Wire):
 
 
 class WorkerHealth(_Wire):
-    """One worker: its id (a routing key that leads to it), live sessions, slots, calls that never came back."""
+    """One worker.
+
+    Attributes:
+        worker_id: a routing key that leads to it.
+        sessions: live now.
+        max_sessions: slots.
+        stuck_calls: calls that never came back.
+        address: base URL of the worker's own port, which takes ``/v1/batch`` from those who can reach it; None where
+            it has none.
+    """
 
     worker_id: str
     sessions: int
     max_sessions: int
     stuck_calls: int = 0
+    address: str | None = None
 
 
 class HealthAnswer(_Wire):

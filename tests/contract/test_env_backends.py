@@ -34,7 +34,9 @@ BACKENDS = [
     "local-quick",
     pytest.param("serve", marks=pytest.mark.ray),
     pytest.param("serve-replaying", marks=pytest.mark.ray),
+    pytest.param("serve-through-serve", marks=pytest.mark.ray),
     pytest.param("url", marks=pytest.mark.ray),
+    pytest.param("url-through-serve", marks=pytest.mark.ray),
 ]
 
 
@@ -66,12 +68,13 @@ def make_client(request: pytest.FixtureRequest) -> Callable[[], EnvClient]:
     if request.param == "local-quick":
         return lambda: LocalClient(QuickCounterEnv, retries=RETRIES)
     app, url = request.getfixturevalue("service")
-    if request.param == "url":
-        return lambda: RemoteClient(HttpTransport(url), RETRIES)
+    direct = not request.param.endswith("through-serve")
+    if request.param.startswith("url"):
+        return lambda: RemoteClient(HttpTransport(url, direct=direct), RETRIES)
     from rllib_agentic.envs.serve_transport import ServeTransport
 
-    if request.param == "serve":
-        return lambda: RemoteClient(ServeTransport.to_app(app), RETRIES)
+    if request.param != "serve-replaying":
+        return lambda: RemoteClient(ServeTransport.to_app(app, direct), RETRIES)
     return lambda: ReplayingClient(RemoteClient(ServeTransport.to_app(app), RETRIES))
 
 

@@ -44,8 +44,8 @@ class Service(NamedTuple):
     app: str
     url: str
 
-    def transport(self) -> ServeTransport:
-        return ServeTransport.to_app(self.app)
+    def transport(self, direct: bool = True) -> ServeTransport:
+        return ServeTransport.to_app(self.app, direct)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,8 @@ async def live_sessions(transport: ServeTransport) -> int:
     return sum(worker.sessions for worker in (await transport.health()).workers)
 
 
-def test_no_step_is_lost_over_three_replicas(service):  # FT04: 30 sessions, 5 steps
+@pytest.mark.parametrize("direct", [True, False])
+def test_no_step_is_lost_over_three_replicas(service, direct):  # FT04: 30 sessions, 5 steps
     async def episode(client, number):
         session = await client.create(task(number))
         counts = [await text(session, "inc") for _ in range(5)]
@@ -94,7 +95,7 @@ def test_no_step_is_lost_over_three_replicas(service):  # FT04: 30 sessions, 5 s
         return routing_key(session.session_id), pid
 
     async def run():
-        transport = service.transport()
+        transport = service.transport(direct)
         client = RemoteClient(transport, RetryPolicy(max_retries=0))
         homes = await asyncio.gather(*(episode(client, number) for number in range(30)))
         assert len(set(homes)) == REPLICAS  # each routing key is one process, and each process one key
@@ -168,10 +169,10 @@ def test_two_hundred_sessions_leave_nothing_behind(service):  # EV01: a third ea
     assert threading.active_count() <= threads + 5
 
 
-@pytest.mark.parametrize("backend", ["serve", "url"])
-def test_a_replica_dies_in_the_middle_of_episodes(service, backend):  # FT03: at step 3
+@pytest.mark.parametrize(("backend", "direct"), [("serve", True), ("serve", False), ("url", True)])
+def test_a_replica_dies_in_the_middle_of_episodes(service, backend, direct):  # FT03: at step 3
     def connect():
-        return service.transport() if backend == "serve" else HttpTransport(service.url)
+        return service.transport(direct) if backend == "serve" else HttpTransport(service.url, direct=direct)
 
     async def run():
         plain, replaying = RemoteClient(connect(), RETRIES), ReplayingClient(RemoteClient(connect(), RETRIES))
