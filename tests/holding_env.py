@@ -7,14 +7,11 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import uuid
-from functools import cache
 from typing import Any
 
 from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
 from rllib_agentic.trajectory.message import Message
 from serve_envs.child import Child
-from serve_envs.warm_pool import WarmPool
 
 
 class Sleeper:
@@ -74,57 +71,3 @@ class HoldingEnv:
             self._port.close()
             shutil.rmtree(self._held)
             self._held = None
-
-
-class Host:
-    """In a child that many sessions share: each has a folder, a listening port and a process."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, tuple[str, socket.socket, subprocess.Popen[bytes]]] = {}
-
-    def begin(self, session: str) -> tuple[int, str, int, int]:
-        port = socket.socket()
-        port.bind(("127.0.0.1", 0))
-        port.listen()
-        folder, process = tempfile.mkdtemp(), subprocess.Popen(["sleep", "600"], start_new_session=True)
-        self._held[session] = folder, port, process
-        return os.getpid(), folder, port.getsockname()[1], process.pid
-
-    def end(self, session: str) -> None:
-        folder, port, process = self._held.pop(session)
-        process.kill()
-        process.wait()
-        port.close()
-        shutil.rmtree(folder)
-
-
-@cache
-def _hosts() -> WarmPool[Child]:
-    return WarmPool(lambda: Child("holding_env:Host", {}), spread=2, sessions=500)
-
-
-class SharedHoldingEnv(HoldingEnv):
-    """What a session holds is in one of two children that a worker's sessions share, as browsers are."""
-
-    def __init__(self) -> None:
-        self._host: Child | None = None
-        self._session = uuid.uuid4().hex
-
-    def reset(self, split: str, index: int, seed: int) -> Observation:
-        self._host = _hosts().lease()
-        held = self._host.call("begin", self._session)
-        return Observation((Message("user", " ".join(map(str, (os.getpid(), *held)))),))
-
-    def step(self, action: str) -> StepResult:
-        return StepResult(Observation((Message("user", "fine"),)), terminated=action == "end")
-
-    def close(self) -> None:
-        host, self._host = self._host, None
-        if host is not None:
-            if not host.dead:
-                host.call("end", self._session)
-            _hosts().give_back(host)
-
-    @classmethod
-    def release(cls) -> None:
-        _hosts().close()
