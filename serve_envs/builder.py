@@ -1,7 +1,6 @@
 """An environment for Serve's own commands and files: ``serve run serve_envs.builder:app env=frozenlake``."""
 
-from __future__ import annotations
-
+# Annotations are not postponed here: Serve makes the argument of `app` from its class, and does not resolve a string.
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -13,6 +13,7 @@ from rllib_agentic.envs import wire
 from rllib_agentic.envs.env import Env
 from rllib_agentic.envs.hosting import EnvHost
 from rllib_agentic.envs.settings import EnvSettings
+from serve_envs.autoscaling import SESSIONS
 from serve_envs.door import Door
 from serve_envs.exporter import MetricsExporter
 from serve_envs.lease import Lease
@@ -67,6 +68,11 @@ class EnvReplica:
         request = wire.BatchRequest.model_validate_json(body)
         answers = await self._worker.batch(request.requests, request.patience)
         return wire.BatchAnswer(answers=answers).model_dump_json().encode()
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """Called by Serve where replicas come and go by load: live sessions, for :func:`autoscaling.by_sessions`."""
+        (worker,) = (await self._worker.health()).workers
+        return {SESSIONS: worker.sessions}
 
     async def check_health(self) -> None:
         """Called by Serve from time to time; the first call starts what goes on beside the requests."""

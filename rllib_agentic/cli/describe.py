@@ -24,8 +24,8 @@ def check_model(experiment: Experiment) -> None:
     if start is not None and experiment.follows is None:
         if not Path(start).expanduser().exists():
             raise InputError(
-                f"restore: {start!r} is no experiment further up in the same file, and no folder with a checkpoint; run "
-                "the file that makes it first, and give its folder here (or as --restore)"
+                f"restore: {start!r} is no experiment further up in the same file, and no folder with a checkpoint; "
+                "run the file that makes it first, and give its folder here (or as --restore)"
             )
         find_checkpoint(start)
     for config in (experiment.config, experiment.config.get_evaluation_config_object()):

@@ -200,7 +200,7 @@ def test_a_killed_replica_costs_no_episode_and_its_successor_has_the_newest_weig
 
     async def play(engine: RemoteEngine, number: int) -> list[tuple[GenerationRequest, Any]]:
         """Turn after turn, so that there is one at any time, until one has ended that began before the kill."""
-        played = []
+        played: list[tuple[GenerationRequest, Any]] = []
         while not (played and killed.is_set()):
             wanted = request(max_tokens=200, seed=len(played), episode_id=f"long{number}")
             played.append((wanted, await engine.generate(wanted)))
