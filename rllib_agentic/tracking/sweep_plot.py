@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from numbers import Real
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from rllib_agentic.tracking.sweep import SEED, Sweep, SweepTrial, _text
@@ -80,7 +81,10 @@ def _draw_setting(axis: Axes, sweep: Sweep, name: str) -> None:
     if numeric and _wide(at):
         axis.set_xscale("log")
     if not numeric:
-        axis.set_xticks(range(len(labels)), labels, fontsize=8)
+        wrapped = [fill(label.strip("[]") or label, 24) for label in labels]
+        axis.set_xticks(range(len(labels)), wrapped, fontsize=8)
+        if max(map(len, labels)) * len(labels) > 40:
+            axis.tick_params(axis="x", labelrotation=90)
         axis.set_xlim(-0.5, len(labels) - 0.5)
     for trial, x in zip(trials, at, strict=True):
         _draw_trial(axis, trial, sweep, x)
