@@ -90,7 +90,7 @@ TRAIN = ["train", "--algo", "GRPO", "--env", "frozenlake", "--config", '{"env_co
         (["train", "--algo", "GRPO", "--env", "frozenlake", "--config", '{"rollout": {"max_turn": 2}}'], "max_turns"),
         (["train", "--algo", "GRPO", "--env", "frozenlake", "--framework", "tf2"], "torch"),
         (["train", "--algo", "GRPO", "--env", "frozenlake", "--resume", "--storage-path", "nowhere"], "--resume"),
-        (["train", "--algo", "GRPO", "--env", "frozenlake", "--restore", "no/such"], "checkpoint here"),
+        (["train", "--algo", "GRPO", "--env", "frozenlake", "--restore", "no/such"], "no folder with a checkpoint"),
         ([*TRAIN, "--stop", '{"evaluation/success_rate": 0.9}'], "evaluation_interval"),
         ([*TRAIN, "--stop", '{"training_iteration": "three"}'], "expected a number or an integer or true or false"),
         ([*TRAIN, "--ray-address", "127.0.0.1:9"], "nothing answers"),

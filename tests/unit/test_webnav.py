@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -248,7 +249,8 @@ def test_a_browser_that_dies_is_replaced_and_the_episode_goes_on() -> None:
         assert after and not after & before
         await client.aclose()
 
-    asyncio.run(run())
+    with ThreadPoolExecutor(1) as apart:  # the browser of this module's fixture holds this thread's event loop
+        apart.submit(asyncio.run, run()).result()
 
 
 def test_without_replay_the_session_is_lost() -> None:
