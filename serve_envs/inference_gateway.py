@@ -5,26 +5,36 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import numpy as np
 import safetensors.numpy
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel, Field, TypeAdapter
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
-from rllib_agentic.engines.remote import RemoteEngine
-from rllib_agentic.engines.token_wire import TurnAnswer, TurnError, TurnRequest
+from rllib_agentic.engines.remote import RemoteEngine, WatchedTurns
+from rllib_agentic.engines.token_wire import TurnAnswer, TurnError, TurnPiece, TurnRequest, WatchedAnswer
 from rllib_agentic.engines.vllm_transport import HandleTurns
 from rllib_agentic.errors import InfrastructureError, InputError, StaleWeightsError
 from rllib_agentic.rl_module.model_loading import load_stop_ids, load_tokenizer
 from rllib_agentic.rl_module.model_settings import ModelSettings
 from rllib_agentic.trajectory.turn import FinishReason
+from serve_envs.inference_stream import TextFlow, event, merged
 from serve_envs.weight_store import Published, find_store
 
+_WATCHED: TypeAdapter[TurnPiece | TurnAnswer | TurnError] = TypeAdapter(WatchedAnswer)
 _STATUS = {"input": 422, "stale_weights": 409, "infrastructure": 503}
+
+
+class StreamOptions(BaseModel):
+    """``include_usage``: the last event but ``[DONE]`` counts the tokens."""
+
+    include_usage: bool = False
 
 
 class Sampling(BaseModel):
@@ -40,6 +50,7 @@ class Sampling(BaseModel):
     stop: str | list[str] | None = None
     logprobs: bool | int | None = None
     stream: bool = False
+    stream_options: StreamOptions | None = None
 
 
 class CompletionCall(Sampling):
@@ -72,7 +83,7 @@ class InferenceGateway:
     """
 
     def __init__(self, replicas: DeploymentHandle, model: ModelSettings, app: str) -> None:
-        self._face = GatewayFace(model, app, replicas)
+        self._face = GatewayFace(model, app, replicas, HandleTurns(app))
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         return make_inference_http(self._face)
@@ -85,14 +96,15 @@ class GatewayFace:
         model: which model the replicas have.
         app: the application's name.
         replicas: handle of the replicas.
+        turns: the way there for turns.
     """
 
-    def __init__(self, model: ModelSettings, app: str, replicas: DeploymentHandle) -> None:
+    def __init__(self, model: ModelSettings, app: str, replicas: DeploymentHandle, turns: WatchedTurns) -> None:
         self.name = model.name
         self._app = app
         self._replicas = replicas
-        self._turns = HandleTurns(app)
-        self._engine = RemoteEngine(self._turns)
+        self._turns = turns
+        self._engine = RemoteEngine(turns)
         self._tokenizer = load_tokenizer(model)
         self._stop_ids = frozenset(load_stop_ids(model))
 
@@ -138,26 +150,50 @@ class GatewayFace:
 
     async def complete(self, call: Sampling, prompt_ids: list[int]) -> list[tuple[str, TurnAnswer]]:
         """The text and the turn of each of ``n`` completions."""
+        requests = [request.unpack() for request in self._requests(call, prompt_ids)]
+        answers = await asyncio.gather(*map(self._engine.generate, requests))
+        return [
+            (self._text(answer.ids, request.stop_strings), TurnAnswer.of(request, answer))
+            for request, answer in zip(requests, answers, strict=True)
+        ]
+
+    def watch(self, call: Sampling, prompt_ids: list[int]) -> AsyncGenerator[tuple[int, tuple[str, TurnAnswer | None]]]:
+        """Of each of ``n`` completions its number, its text piece by piece, and with the last piece its turn.
+
+        Raises:
+            InputError, InfrastructureError: as for a turn; a replica that dies while it samples is not replaced here.
+        """
+        return merged([self._flow(request) for request in self._requests(call, prompt_ids)])
+
+    async def _flow(self, request: TurnRequest) -> AsyncIterator[tuple[str, TurnAnswer | None]]:
+        text = TextFlow(lambda ids: self._tokenizer.decode(ids, skip_special_tokens=True), request.stop)
+        try:
+            async for line in self._turns.watch(request.model_dump_json().encode()):
+                found = _WATCHED.validate_json(line)
+                if isinstance(found, TurnError):
+                    raise found.unpack()
+                if isinstance(found, TurnPiece):
+                    if piece := text.push(found.token_ids):
+                        yield piece, None
+                else:
+                    yield text.end(self._text(found.token_ids, request.stop)), found
+        except ConnectionError as error:
+            raise InfrastructureError("engine_unreachable", str(error)) from error
+
+    def _requests(self, call: Sampling, prompt_ids: list[int]) -> list[TurnRequest]:
         seed = uuid.uuid4().int >> 66 if call.seed is None else call.seed
-        stop = [call.stop] if isinstance(call.stop, str) else call.stop or []
-        answers = await asyncio.gather(
-            *(
-                self._engine.generate(
-                    TurnRequest(
-                        prompt_token_ids=prompt_ids,
-                        max_tokens=call.max_tokens or call.max_completion_tokens or 16,
-                        temperature=call.temperature,
-                        seed=seed + i,
-                        top_p=call.top_p,
-                        stop_token_ids=sorted(self._stop_ids),
-                        stop=stop,
-                    ).unpack()
-                )
-                for i in range(call.n)
+        return [
+            TurnRequest(
+                prompt_token_ids=prompt_ids,
+                max_tokens=call.max_tokens or call.max_completion_tokens or 16,
+                temperature=call.temperature,
+                seed=seed + number,
+                top_p=call.top_p,
+                stop_token_ids=sorted(self._stop_ids),
+                stop=[call.stop] if isinstance(call.stop, str) else call.stop or [],
             )
-        )
-        request = TurnRequest(prompt_token_ids=prompt_ids, max_tokens=1).unpack()
-        return [(self._text(a.ids, stop), TurnAnswer.of(request, a)) for a in answers]
+            for number in range(call.n)
+        ]
 
     def encode(self, call: CompletionCall | ChatCall) -> list[int]:
         """The prompt as ids.
@@ -176,7 +212,7 @@ class GatewayFace:
             raise InputError(f"messages: the chat template does not take them: {error}") from error
         return [int(i) for i in ids]  # type: ignore[union-attr]
 
-    def _text(self, ids: np.ndarray, stop: list[str]) -> str:
+    def _text(self, ids: Sequence[int] | np.ndarray, stop: Sequence[str]) -> str:
         text = self._tokenizer.decode(ids, skip_special_tokens=True)
         cut = [text.find(s) for s in stop if s in text]
         return text[: min(cut, default=len(text))]
@@ -215,39 +251,95 @@ def make_inference_http(face: GatewayFace) -> FastAPI:
     async def models() -> dict[str, Any]:
         return {"object": "list", "data": [{"id": face.name, "object": "model", "owned_by": "rllib_agentic"}]}
 
-    @app.post("/v1/completions")
-    async def completions(call: CompletionCall) -> dict[str, Any]:
-        return await _completed(face, call, "text_completion")
+    @app.post("/v1/completions", response_model=None)
+    async def completions(call: CompletionCall) -> dict[str, Any] | StreamingResponse:
+        return await _answered(face, call, "text_completion")
 
-    @app.post("/v1/chat/completions")
-    async def chat(call: ChatCall) -> dict[str, Any]:
-        return await _completed(face, call, "chat.completion")
+    @app.post("/v1/chat/completions", response_model=None)
+    async def chat(call: ChatCall) -> dict[str, Any] | StreamingResponse:
+        return await _answered(face, call, "chat.completion")
 
     return app
 
 
-async def _completed(face: GatewayFace, call: CompletionCall | ChatCall, form: str) -> dict[str, Any]:
-    if call.stream:
-        raise InputError("stream: answers come whole here; leave it out, or set it to false")
+async def _answered(
+    face: GatewayFace, call: CompletionCall | ChatCall, form: str
+) -> dict[str, Any] | StreamingResponse:
     prompt_ids = face.encode(call)
+    if not call.stream:
+        return await _completed(face, call, form, prompt_ids)
+    pieces = face.watch(call, prompt_ids)
+    first = await anext(pieces)  # what cannot be sampled at all is refused by a status
+    return StreamingResponse(_events(face, call, form, len(prompt_ids), first, pieces), media_type="text/event-stream")
+
+
+async def _completed(face: GatewayFace, call: Sampling, form: str, prompt_ids: list[int]) -> dict[str, Any]:
     found = await face.complete(call, prompt_ids)
     choices = []
     for index, (text, turn) in enumerate(found):
         said = {"message": {"role": "assistant", "content": text}} if isinstance(call, ChatCall) else {"text": text}
-        reason = "length" if turn.finish_reason is FinishReason.LENGTH else "stop"
-        logprobs = {"token_ids": turn.token_ids, "token_logprobs": turn.logprobs} if call.logprobs else None
-        choices.append({"index": index, **said, "logprobs": logprobs, "finish_reason": reason})
-    spoken = sum(len(turn.token_ids) for _, turn in found)
+        choices.append({"index": index, **said, **_end(call, turn)})
+    turns = [turn for _, turn in found]
     return {
-        "id": f"cmpl-{uuid.uuid4().hex}",
-        "object": form,
-        "created": int(time.time()),
-        "model": face.name,
+        **_frame(face, form),
         "choices": choices,
-        "weight_version": found[0][1].weight_version,
-        "usage": {
-            "prompt_tokens": len(prompt_ids),
-            "completion_tokens": spoken,
-            "total_tokens": len(prompt_ids) + spoken,
-        },
+        "weight_version": turns[0].weight_version,
+        "usage": _usage(len(prompt_ids), turns),
+    }
+
+
+async def _events(
+    face: GatewayFace,
+    call: Sampling,
+    form: str,
+    prompt_tokens: int,
+    first: tuple[int, tuple[str, TurnAnswer | None]],
+    others: AsyncGenerator[tuple[int, tuple[str, TurnAnswer | None]]],
+) -> AsyncIterator[str]:
+    """Server-sent events, in OpenAI's form; an error after the first one is an event too, and the last."""
+    is_chat = isinstance(call, ChatCall)
+    frame = _frame(face, form + ".chunk" if is_chat else form)
+    going_on = {"logprobs": None, "finish_reason": None}
+    turns: list[TurnAnswer] = []
+    if is_chat:
+        for index in range(call.n):
+            role = {"index": index, "delta": {"role": "assistant", "content": ""}, **going_on}
+            yield event({**frame, "choices": [role]})
+    piece: tuple[int, tuple[str, TurnAnswer | None]] | None = first
+    try:
+        async with aclosing(others):
+            while piece is not None:
+                index, (text, turn) = piece
+                said = {"delta": {"content": text} if text else {}} if is_chat else {"text": text}
+                choice = {"index": index, **said, **(going_on if turn is None else _end(call, turn))}
+                version = {} if turn is None else {"weight_version": turn.weight_version}
+                turns += [] if turn is None else [turn]
+                yield event({**frame, "choices": [choice], **version})
+                piece = await anext(others, None)
+    except (InputError, InfrastructureError) as error:
+        kind = "invalid_request_error" if isinstance(error, InputError) else error.kind
+        yield event({"error": {"message": str(error), "type": kind}})
+        return
+    if call.stream_options is not None and call.stream_options.include_usage:
+        yield event({**frame, "choices": [], "usage": _usage(prompt_tokens, turns)})
+    yield event("[DONE]")
+
+
+def _frame(face: GatewayFace, form: str) -> dict[str, Any]:
+    return {"id": f"cmpl-{uuid.uuid4().hex}", "object": form, "created": int(time.time()), "model": face.name}
+
+
+def _end(call: Sampling, turn: TurnAnswer) -> dict[str, Any]:
+    """Why a choice ended, and its tokens where they are asked for."""
+    logprobs = {"token_ids": turn.token_ids, "token_logprobs": turn.logprobs} if call.logprobs else None
+    reason = "length" if turn.finish_reason is FinishReason.LENGTH else "stop"
+    return {"logprobs": logprobs, "finish_reason": reason}
+
+
+def _usage(prompt_tokens: int, turns: list[TurnAnswer]) -> dict[str, int]:
+    spoken = sum(len(turn.token_ids) for turn in turns)
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": spoken,
+        "total_tokens": prompt_tokens + spoken,
     }

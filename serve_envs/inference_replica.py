@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 from ray import serve
 from ray.actor import ActorHandle
 
-from rllib_agentic.engines.token_wire import TurnAnswer, TurnError, TurnRequest
+from rllib_agentic.engines.token_wire import TurnAnswer, TurnError, TurnPiece, TurnRequest
 from rllib_agentic.engines.vllm import VLLMEngine
 from rllib_agentic.errors import InfrastructureError, InputError
 from rllib_agentic.rl_module.inference_folder import inference_folder
 from rllib_agentic.rl_module.model_loading import load_tokenizer
 from rllib_agentic.rl_module.model_settings import ModelSettings
+from rllib_agentic.rl_module.weight_group import WeightsInterruptedError
+from rllib_agentic.rl_module.weight_manifest import WeightManifest
 from serve_envs.lease import Lease
 from serve_envs.weight_store import Published
 
 _log = logging.getLogger(__name__)
 _LOOK_PERIOD_S = 1.0
 _LEASE_PERIOD_S = 5.0
+_MOST_TRIES = 3
 
 
 class InferenceReplica:
@@ -54,15 +58,38 @@ class InferenceReplica:
         tokenizer = await asyncio.to_thread(load_tokenizer, model)
         alpha = None if model.lora is None else model.lora.alpha
         self._engine = VLLMEngine(folder, tokenizer, lora_alpha=alpha, **args)
+        self._places = await self._engine.weight_places()
         await self._catch_up()
 
     async def turn(self, body: bytes) -> bytes:
         """A :class:`TurnRequest` in, a :class:`TurnAnswer` or :class:`TurnError` out, as JSON."""
+        return await self._turn(body, None)
+
+    async def watch(self, body: bytes) -> AsyncIterator[bytes]:
+        """As :meth:`turn`, with a :class:`TurnPiece` before it whenever something was sampled."""
+        pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        seen = 0
+
+        def take(ids: list[int]) -> None:
+            nonlocal seen
+            pieces.put_nowait(TurnPiece(token_ids=ids[seen:]).model_dump_json().encode())
+            seen = len(ids)
+
+        turn = asyncio.ensure_future(self._turn(body, take))
+        turn.add_done_callback(lambda _: pieces.put_nowait(None))
+        try:
+            while (piece := await pieces.get()) is not None:
+                yield piece
+            yield await turn
+        finally:
+            turn.cancel()
+
+    async def _turn(self, body: bytes, watch: Callable[[list[int]], None] | None) -> bytes:
         try:
             request = TurnRequest.model_validate_json(body).unpack()
             if self._engine.policy_version < 0 or request.policy_version not in (None, self._engine.policy_version):
                 await self._catch_up()
-            completion = await self._engine.generate(request)
+            completion = await self._engine.generate(request, watch)
         except ValidationError as error:
             return _dumped(TurnError.of(InputError(f"not a turn: {error}")))
         except (InputError, InfrastructureError) as error:
@@ -81,6 +108,10 @@ class InferenceReplica:
         """
         await self._catch_up()
         return self._engine.policy_version
+
+    async def weight_places(self) -> tuple[str, list[list[str]]]:
+        """This replica's name, and of each worker where and in which dtypes it holds weights."""
+        return self._name, self._places
 
     async def sleep(self, level: int) -> None:
         """See :meth:`~rllib_agentic.engines.vllm.VLLMEngine.sleep`."""
@@ -112,14 +143,42 @@ class InferenceReplica:
 
     async def _catch_up(self) -> None:
         async with self._changing:
-            published: Published | None = await self._store.newest.remote()
-            if published is None:
-                return
-            if published.token == self._loaded and published.version == self._engine.policy_version:
-                return
-            weights = await published.box[0]
-            await self._engine.load_weights(published.version, weights, finish_turns=published.finish_turns)
-            self._loaded = published.token
+            tries = 0
+            while not self._engine.asleep and (published := await self._store.newest.remote()) is not None:
+                if published.token == self._loaded and published.version == self._engine.policy_version:
+                    return
+                try:
+                    if await self._load(published):
+                        self._loaded = published.token
+                except WeightsInterruptedError as error:
+                    tries += 1
+                    if tries == _MOST_TRIES:
+                        raise
+                    _log.warning("%s: %s", self._name, error)
+
+    async def _load(self, published: Published) -> bool:
+        """Load a version; gives False where a newer one has come instead."""
+        version, finish_turns = published.version, published.finish_turns
+        if published.lent is None:
+            await self._engine.load_weights(version, await published.box[0], finish_turns=finish_turns)
+            return True
+        manifest = WeightManifest.from_plain(published.lent["manifest"])
+        join = functools.partial(self._join, published.token, published.lent)
+        return await self._engine.receive_weights(version, manifest, join, finish_turns=finish_turns)
+
+    async def _join(self, token: str, lent: Mapping[str, Any]) -> dict[str, Any] | None:
+        round_ = await self._store.join.remote(token, self._name, len(self._places))
+        if round_ is None:
+            return None
+        return {
+            "host": lent["host"],
+            "port": lent["port"],
+            "timeout_s": lent["timeout_s"],
+            "number": round_.number,
+            "group": round_.group,
+            "size": round_.size,
+            "first_rank": round_.first_rank[self._name],
+        }
 
     async def _look_for_weights(self) -> None:
         while True:

@@ -274,14 +274,16 @@ class Agentic(Algorithm):
             )
 
     def _publish_weights(self) -> None:
-        state = self.learner_group.get_state(
-            components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
-        )[COMPONENT_LEARNER]
-        self._dispatcher.publish(
-            int(state["weights_seq_no"]),
-            state[COMPONENT_RL_MODULE][DEFAULT_MODULE_ID],
-            finish_turns=self._sections.rollout.turns_at_update == "finish",
-        )
+        finish_turns = self._sections.rollout.turns_at_update == "finish"
+        if not self._dispatcher.publish_from(self.learner_group, finish_turns=finish_turns):
+            state = self.learner_group.get_state(
+                components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
+            )[COMPONENT_LEARNER]
+            self._dispatcher.publish(
+                int(state["weights_seq_no"]),
+                state[COMPONENT_RL_MODULE][DEFAULT_MODULE_ID],
+                finish_turns=finish_turns,
+            )
         self._ahead.weights_published(self._sections.rollout)
 
     # --- evaluation ---------------------------------------------------------------------------------------------
@@ -382,6 +384,8 @@ class Agentic(Algorithm):
     def cleanup(self) -> None:
         """Stop runners, learners, engines and the environments' services."""
         try:
+            if self._engines is not None and self.learner_group is not None:
+                self._engines.release(self.learner_group)
             super().cleanup()
         finally:
             for service in (self._engines, self._environments):

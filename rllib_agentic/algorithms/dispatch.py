@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import ray
 from ray.exceptions import OutOfMemoryError, RayActorError, RaySystemError
+from ray.rllib.core.learner.learner_group import LearnerGroup
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
 from rllib_agentic.algorithms.environment import EnvConnection
@@ -87,6 +88,21 @@ class Dispatcher:
         else:
             self._weights = weights
         self._version = policy_version
+
+    def publish_from(self, learners: LearnerGroup, *, finish_turns: bool = False) -> bool:
+        """As :meth:`publish`, with weights that go from the learner to the engines, and not by way of the driver.
+
+        Args:
+            learners: whose weights these are.
+            finish_turns: as above.
+
+        Returns:
+            False where that is not possible, or not wished: then nothing was done.
+        """
+        if self._engines is None or not self._engines.receives_from(learners):
+            return False
+        self._version = self._engines.publish_from(learners, finish_turns=finish_turns)
+        return True
 
     def rest(self) -> None:
         """Nothing will be sampled before the next :meth:`publish` or :meth:`run`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Protocol
 
 from pydantic import TypeAdapter, ValidationError
@@ -35,6 +35,17 @@ class TurnTransport(Protocol):
 
     async def aclose(self) -> None:
         """Close connections."""
+        ...
+
+
+class WatchedTurns(TurnTransport, Protocol):
+    """A way on which turns can be watched."""
+
+    def watch(self, body: bytes) -> AsyncIterator[bytes]:
+        """As :meth:`turn`, with :class:`~rllib_agentic.engines.token_wire.TurnPiece` before the answer.
+
+        Who stops listening ends the turn.
+        """
         ...
 
 

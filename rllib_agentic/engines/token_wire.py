@@ -117,6 +117,13 @@ class TurnAnswer(_Wire):
         )
 
 
+class TurnPiece(_Wire):
+    """What has been sampled since the last piece of a turn that is watched; a :class:`TurnAnswer` ends them."""
+
+    kind: Literal["piece"] = "piece"
+    token_ids: list[int]
+
+
 class TurnError(_Wire):
     """Why there is no turn.
 
@@ -148,6 +155,7 @@ class TurnError(_Wire):
 
 
 Answer = Annotated[TurnAnswer | TurnError, Field(discriminator="kind")]
+WatchedAnswer = Annotated[TurnPiece | TurnAnswer | TurnError, Field(discriminator="kind")]
 
 
 def _masks(trie: TokenTrie, ids: list[int]) -> LegalTokens:

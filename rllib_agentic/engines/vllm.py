@@ -7,7 +7,7 @@ import itertools
 import logging
 import os
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,42 +18,20 @@ from safetensors.torch import save_file
 from rllib_agentic.engines.engine import COUNTERS, Completion, GenerationRequest
 from rllib_agentic.engines.generation import Generation
 from rllib_agentic.engines.vllm_adapter import is_adapter_alone, write_adapter
-from rllib_agentic.engines.weight_checks import Weights, checkpoint_names, sample_checksums
+from rllib_agentic.engines.vllm_arguments import engine_args, prepare_process, sampling_parameters
 from rllib_agentic.errors import InfrastructureError, InputError, StaleWeightsError
+from rllib_agentic.rl_module.weight_checks import Weights, checkpoint_names, sample_checksums
+from rllib_agentic.rl_module.weight_group import WeightsInterruptedError
+from rllib_agentic.rl_module.weight_manifest import WeightManifest
 from rllib_agentic.rl_module.weights import to_tensor
 from rllib_agentic.trajectory.turn import FinishReason
 
 logger = logging.getLogger(__name__)
 
+Watch = Callable[[list[int]], None]
+Join = Callable[[], Awaitable[Mapping[str, Any] | None]]
 UNKNOWN_VERSION = -1
 _SHARED_MEMORY = Path("/dev/shm")
-_MASKS = [f"rllib_agentic.engines.vllm_masks:{name}" for name in ("LegalTokenMask", "TruncateDistribution")]
-
-
-def engine_args(folder: str, **args: Any) -> dict[str, Any]:
-    """Engine arguments for vLLM: the caller's, and those that training depends on.
-
-    Args:
-        folder: config and tokenizer of the model, and its weights unless ``load_format`` is ``dummy``.
-        args: keyword arguments of vLLM's ``AsyncEngineArgs``.
-
-    Raises:
-        InputError: one of the arguments that are fixed here was given.
-    """
-    fixed = {
-        "model": folder,
-        "logprobs_mode": "processed_logprobs",  # of the distribution that was sampled from: masked, at the temperature
-        "logits_processors": _MASKS,
-        "worker_extension_cls": "rllib_agentic.engines.vllm_worker.WeightReceiver",
-        "generation_config": "vllm",  # no sampling defaults of the model's own
-        "enable_prefix_caching": True,
-    }
-    if taken := sorted(fixed.keys() & args.keys()):
-        raise InputError(f"engine.engine_args: {', '.join(taken)} cannot be changed")
-    defaults: dict[str, Any] = {"async_scheduling": False, "disable_log_stats": True}
-    if not torch.cuda.is_available():  # its blocks of 128 tokens are seldom full; compiling takes minutes
-        defaults |= {"block_size": 32, "enforce_eager": True}
-    return {**defaults, **args, **fixed}
 
 
 class VLLMEngine:
@@ -85,7 +63,7 @@ class VLLMEngine:
 
         self._tokenizer = tokenizer
         self._version = policy_version
-        self._asleep = self._broken = False
+        self._asleep = self._broken = self._torn = False
         self._shapes: dict[str, torch.Size] | None = None
         self._llm: Any = AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_args(folder, **args)))
         self._longest = int(self._llm.model_config.max_model_len)
@@ -104,8 +82,12 @@ class VLLMEngine:
         """Version of the weights that the next token would be sampled from; below 0 where there are none."""
         return self._version
 
-    async def generate(self, request: GenerationRequest) -> Completion:
+    async def generate(self, request: GenerationRequest, watch: Watch | None = None) -> Completion:
         """Sample one turn. See :meth:`~rllib_agentic.engines.engine.TurnSampler.generate`.
+
+        Args:
+            request: the turn.
+            watch: called after each forward with all ids that were sampled so far.
 
         Raises:
             InputError: the request cannot be served: ids outside the vocabulary, longer than the model's positions.
@@ -120,7 +102,7 @@ class VLLMEngine:
         if generation.finish_reason is not None:
             return generation.completion(cached_tokens=0)
         adapter = self._adapter
-        output, cached = await self._ask(request, list(generation.ids), adapter)
+        output, cached = await self._ask(request, list(generation.ids), adapter, watch)
         self._take(generation, output, adapter)
         self._counts["reused_tokens"] += cached
         self._counts["prefilled_tokens"] += len(request.context_ids) - cached
@@ -175,22 +157,48 @@ class VLLMEngine:
         if is_adapter_alone(tensors):
             await self._load_adapter(version, tensors)
             return
-        self._check_fit(tensors)
-        async with self._changing:
-            await self._llm.pause_generation(mode="wait" if finish_turns else "keep", clear_cache=False)
-            self._version = UNKNOWN_VERSION
-            try:
-                await self._receive(tensors)
-                if not await self._llm.reset_prefix_cache(reset_running_requests=True):
-                    raise InfrastructureError("engine_update", "VLLMEngine: the prefix cache was not emptied")
-                await self._llm.update_weight_version(str(version))
-                self._version, self._labelled, self._adapter = version, True, None
-                self._shapes = {name: tensor.shape for name, tensor in tensors.items()}
-            finally:
-                if self._version == UNKNOWN_VERSION:
-                    self._broken = True
-                    await self._llm.abort(list(self._running))
-                await self._llm.resume_generation()
+
+        async def receive() -> bool:
+            await self._receive(tensors)
+            return True
+
+        shapes = {name: tensor.shape for name, tensor in tensors.items()}
+        await self._update(version, shapes, receive, finish_turns=finish_turns)
+
+    async def weight_places(self) -> list[list[str]]:
+        """Of each of vLLM's workers: kind and identity of its device, and the dtypes of its parameters."""
+        return await self._llm.collective_rpc("weight_place")
+
+    async def receive_weights(
+        self, version: int, manifest: WeightManifest, join: Join, *, finish_turns: bool = False
+    ) -> bool:
+        """As :meth:`load_weights`, with whole weights that a learner broadcasts to vLLM's workers.
+
+        Args:
+            version: of the new weights.
+            manifest: what will come.
+            join: called when turns stand still; gives the round as
+                :meth:`~rllib_agentic.engines.vllm_worker.WeightReceiver.receive_broadcast` takes it, or None.
+            finish_turns: see :meth:`load_weights`.
+
+        Returns:
+            Whether they came: not where ``join`` gave None.
+
+        Raises:
+            InputError: as above.
+            WeightsInterruptedError: the broadcast was cut off. Turns stand still until whole weights have come.
+        """
+
+        async def receive() -> bool:
+            call = await join()
+            if call is None:
+                return False
+            found = await self._on_workers("receive_broadcast", manifest.plain(), call)
+            if cut := [reason for reason in found if isinstance(reason, str)]:
+                raise WeightsInterruptedError(f"VLLMEngine: version {version} did not come whole: {cut[0]}")
+            return True
+
+        return await self._update(version, manifest.shapes, receive, finish_turns=finish_turns)
 
     async def sleep(self, level: int = 1) -> None:
         """Give the accelerator's memory back; running turns are ended.
@@ -219,6 +227,11 @@ class VLLMEngine:
             self._llm.shutdown()
             self._llm = None
 
+    @property
+    def asleep(self) -> bool:
+        """Whether :meth:`wake` must come before anything else."""
+        return self._asleep
+
     # --- inside -------------------------------------------------------------------------------------------------
 
     def _check(self, request: GenerationRequest) -> None:
@@ -238,16 +251,45 @@ class VLLMEngine:
                 f"{self._longest}; shorten the context or the turn"
             )
 
-    def _check_fit(self, tensors: Mapping[str, torch.Tensor]) -> None:
+    async def _update(
+        self, version: int, shapes: dict[str, torch.Size], receive: Callable[[], Awaitable[bool]], *, finish_turns: bool
+    ) -> bool:
+        self._check_fit(shapes)
+        async with self._changing:
+            await self._llm.pause_generation(mode="wait" if finish_turns else "keep", clear_cache=False)
+            held, self._version = self._version, UNKNOWN_VERSION
+            came, usable = False, False
+            try:
+                came = await receive()
+                if came:
+                    if not await self._llm.reset_prefix_cache(reset_running_requests=True):
+                        raise InfrastructureError("engine_update", "VLLMEngine: the prefix cache was not emptied")
+                    await self._llm.update_weight_version(str(version))
+                    self._labelled, self._adapter, self._shapes, held = True, None, shapes, version
+                    self._torn = False
+                usable = True
+            except WeightsInterruptedError:
+                self._torn = usable = True  # it can be mended by the next weights alone
+                raise
+            finally:
+                if not usable:
+                    self._broken = True
+                    await self._llm.abort(list(self._running))
+                if not usable or not self._torn:
+                    self._version = held if usable else UNKNOWN_VERSION
+                    await self._llm.resume_generation()
+        return came
+
+    def _check_fit(self, shapes: Mapping[str, torch.Size]) -> None:
         if self._broken:
             raise InputError("VLLMEngine: an update failed half way; start the engine again")
         known = self._shapes
         if known is None:
             return
         faults = {
-            "missing": known.keys() - tensors.keys(),
-            "without a place in the model": tensors.keys() - known.keys(),
-            "of another shape": {n for n in known.keys() & tensors.keys() if known[n] != tensors[n].shape},
+            "missing": known.keys() - shapes.keys(),
+            "without a place in the model": shapes.keys() - known.keys(),
+            "of another shape": {n for n in known.keys() & shapes.keys() if known[n] != shapes[n]},
         }
         said = [f"{what}: {', '.join(sorted(names)[:5])}" for what, names in faults.items() if names]
         if said:
@@ -267,7 +309,7 @@ class VLLMEngine:
             await self._llm.update_weight_version(str(self._version))
 
     async def _ask(
-        self, request: GenerationRequest, taken: list[int], adapter: tuple[int, Any] | None
+        self, request: GenerationRequest, taken: list[int], adapter: tuple[int, Any] | None, watch: Watch | None
     ) -> tuple[Any, int]:
         number = f"{request.episode_id or 'turn'}#{next(self._numbers)}"
         prompt = {"prompt_token_ids": [*request.context_ids.tolist(), *taken]}
@@ -275,8 +317,11 @@ class VLLMEngine:
         last = None
         lora = None if adapter is None else adapter[1]
         try:
-            async for output in self._llm.generate(prompt, _parameters(request, taken), number, lora_request=lora):
+            parameters = sampling_parameters(request, taken, at_once=watch is None)
+            async for output in self._llm.generate(prompt, parameters, number, lora_request=lora):
                 last = output
+                if watch is not None:
+                    watch([*taken, *output.outputs[0].token_ids])
         except ValueError as error:  # vLLM's validation
             raise InputError(f"VLLMEngine: vLLM refused the request: {error}") from error
         except _engine_errors() as error:
@@ -326,60 +371,23 @@ class VLLMEngine:
         os.close(handle)
         try:
             await asyncio.to_thread(save_file, tensors, path)
-            compared = await self._llm.collective_rpc("receive_weights", args=(path, expected))
-        except _engine_errors() as error:
-            raise InfrastructureError("engine_lost", f"VLLMEngine: vLLM failed: {error}") from error
-        except Exception as error:  # whatever vLLM's worker raised comes as a bare Exception
-            raise InputError(f"VLLMEngine: the weights were not loaded: {_first_line(error)}") from error
+            compared = await self._on_workers("receive_weights", path, expected)
         finally:
             os.unlink(path)
         logger.debug("%s of %d sampled tensors compared, one figure a worker", compared, len(expected))
 
+    async def _on_workers(self, method: str, *arguments: Any) -> list[Any]:
+        """Call a method of :class:`~rllib_agentic.engines.vllm_worker.WeightReceiver` that loads weights."""
+        try:
+            return await self._llm.collective_rpc(method, args=arguments)
+        except _engine_errors() as error:
+            raise InfrastructureError("engine_lost", f"VLLMEngine: vLLM failed: {error}") from error
+        except Exception as error:  # whatever vLLM's worker raised comes as a bare Exception
+            raise InputError(f"VLLMEngine: the weights were not loaded: {_first_line(error)}") from error
+
 
 def _shared_memory() -> Path | None:
     return _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
-
-
-def prepare_process() -> None:
-    """Set what vLLM reads from the environment, unless the user did."""
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    if not torch.cuda.is_available():
-        os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
-        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # the worker lives in the engine's process
-
-
-def _parameters(request: GenerationRequest, taken: list[int]) -> Any:
-    from vllm import SamplingParams
-    from vllm.sampling_params import RequestOutputKind
-
-    from rllib_agentic.engines.vllm_masks import LEGAL, TAKEN, TRUNCATE
-
-    extra: dict[str, Any] = {}
-    stop_ids = set(request.stop_ids)
-    if request.legal is not None:
-        sequences = request.legal.sequences()
-        extra |= {LEGAL: sequences, TAKEN: taken}
-        inner = {token for sequence in sequences for token in sequence[:-1]}
-        stop_ids |= {sequence[-1] for sequence in sequences} - inner
-    if request.temperature > 0 and (request.top_p < 1 or request.top_k > 0):
-        extra[TRUNCATE] = (request.top_p, request.top_k)
-    return SamplingParams(
-        max_tokens=request.max_tokens - len(taken),
-        temperature=request.temperature,
-        seed=request.seed,
-        stop=list(request.stop_strings),
-        include_stop_str_in_output=True,
-        stop_token_ids=sorted(stop_ids),
-        ignore_eos=True,
-        logprobs=0,
-        detokenize=bool(request.stop_strings),
-        skip_special_tokens=False,
-        spaces_between_special_tokens=False,
-        output_kind=RequestOutputKind.FINAL_ONLY,
-        extra_args=extra or None,
-    )
 
 
 def _engine_errors() -> tuple[type[Exception], ...]:

@@ -41,6 +41,10 @@ class VLLMEngineSettings(Settings):
         kv_cache_gb: memory of the cache of keys and values; None leaves it to vLLM, which takes a share of the device.
         sleep: what replicas give back while the learner works, where both share GPUs: ``no``, ``cache`` (vLLM's level
             1: weights move to the host) or ``all`` (level 2: weights come anew with every update).
+        weight_transport: how new weights reach the replicas: ``object_store`` (through Ray's, by way of the driver),
+            ``collective`` (broadcast from the learner's memory to vLLM's workers: NCCL between GPUs, gloo between CPUs)
+            or ``auto``: ``collective`` where learner and replicas hold different GPUs.
+        weight_timeout_s: longest silence of a member of such a broadcast before it is begun anew without it.
         http_port: also serve HTTP there, for turns and in OpenAI's form; None for handles only.
         call_timeout_s: longest time for replicas to load weights, to sleep or to wake.
         engine_args: any other argument of vLLM's ``AsyncEngineArgs``.
@@ -59,6 +63,8 @@ class VLLMEngineSettings(Settings):
     max_num_seqs: int = Field(default=128, ge=1)
     kv_cache_gb: float | None = Field(default=None, gt=0)
     sleep: Literal["no", "cache", "all"] = "no"
+    weight_transport: Literal["auto", "object_store", "collective"] = "auto"
+    weight_timeout_s: float = Field(default=60.0, gt=0)
     http_port: int | None = Field(default=None, ge=1, le=65535)
     call_timeout_s: float = Field(default=1800.0, gt=0)
     engine_args: Mapping[str, Any] = Field(default_factory=dict)
@@ -72,6 +78,11 @@ class VLLMEngineSettings(Settings):
             started = {"num_replicas", "tensor_parallel_size", "gpus_per_replica", "engine_args", "http_port"}
             if given := sorted(started & self.model_fields_set):
                 raise ValueError(f"address names an engine that runs already: {', '.join(given)} would have no effect")
+            if self.weight_transport == "collective" and self.address.startswith(("http://", "https://")):
+                raise ValueError(
+                    "weight_transport: weights are uploaded to a URL; collective needs the name of an application in "
+                    "this cluster as address"
+                )
         return self
 
     def build(self, model: Any, tokenizer: Any) -> Engine:

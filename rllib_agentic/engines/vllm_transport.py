@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -44,6 +45,17 @@ class HandleTurns:
             return await handle.turn.remote(body)
         except _LOST as error:
             raise ConnectionError(f"{self._app}: the replica gave no answer: {error}") from error
+
+    async def watch(self, body: bytes) -> AsyncIterator[bytes]:
+        """See :class:`~rllib_agentic.engines.remote.WatchedTurns`."""
+        pieces = self._handle.options(stream=True).watch.remote(body)
+        try:
+            async for piece in pieces:
+                yield piece
+        except _LOST as error:
+            raise ConnectionError(f"{self._app}: the replica gave no answer: {error}") from error
+        finally:
+            pieces.cancel()
 
     async def abort(self, episode_ids: list[str] | None) -> None:
         """See :class:`~rllib_agentic.engines.remote.TurnTransport`."""

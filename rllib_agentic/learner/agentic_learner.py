@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
+from ray.actor import ActorHandle
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
@@ -24,6 +25,8 @@ from rllib_agentic.learner.row_trainer import RowTrainer, make_optimizer
 from rllib_agentic.learner.scoring import Scorer, find_head
 from rllib_agentic.learner.settings import LearnerSetup
 from rllib_agentic.learner.train_batch import TrainBatch
+from rllib_agentic.learner.weight_lender import LentWeights, WeightLender
+from rllib_agentic.rl_module.weight_group import place_of
 from rllib_agentic.trajectory.row import Row
 
 _STEPS = "optimizer_steps"
@@ -49,6 +52,7 @@ class AgenticLearner(TorchLearner):
         module = self.module[DEFAULT_MODULE_ID]
         if self.distributed:
             broadcast_from_first([*module.parameters(), *module.buffers()])
+        self._lender = WeightLender(module.policy_weights, next(module.model.parameters()).device)
         self._first_weights = module.get_state() if self._setup.restarts else None
         (optimizer,) = self._named_optimizers.values()
         self._trainer = RowTrainer(
@@ -68,6 +72,7 @@ class AgenticLearner(TorchLearner):
         Returns:
             This learner's report; join them with :func:`~rllib_agentic.learner.report.merge_reports`.
         """
+        self._lender.take_back()
         report = self._trainer.train(batch)
         self._weights_seq_no += 1
         return report
@@ -76,6 +81,7 @@ class AgenticLearner(TorchLearner):
         """Back to the weights that this learner was built with, with a new optimizer and its schedule at step 0."""
         if self._first_weights is None:
             raise RuntimeError("AgenticLearner: its first weights were not kept, because nothing restarts it")
+        self._lender.take_back()
         self.module[DEFAULT_MODULE_ID].set_state(self._first_weights)
         for optimizer in self._named_optimizers.values():
             optimizer.state.clear()
@@ -105,6 +111,25 @@ class AgenticLearner(TorchLearner):
         rank, learners = (dist.get_rank(), dist.get_world_size()) if self.distributed else (0, 1)
         return self._trainer.cross_scores(sample, range(rank, len(sample.prompts), learners))
 
+    def weight_place(self) -> tuple[str, str] | None:
+        """Kind and identity of the device that the weights are lent from; None on learners that lend none."""
+        return place_of(next(self.module[DEFAULT_MODULE_ID].model.parameters()).device) if self._lends else None
+
+    def lend_weights(
+        self, token: str, rounds: ActorHandle, *, dtype: torch.dtype | None, timeout_s: float
+    ) -> LentWeights | None:
+        """Send the present weights to all engines that come for them, until they change; the first learner does.
+
+        See :meth:`~rllib_agentic.learner.weight_lender.WeightLender.lend`.
+        """
+        if not self._lends:
+            return None
+        return self._lender.lend(token, self._weights_seq_no, rounds, dtype=dtype, timeout_s=timeout_s)
+
+    def stop_lending(self) -> None:
+        """Send nothing any more."""
+        self._lender.close()
+
     def change_setup(self, setup: LearnerSetup) -> None:
         """Train under other settings from now on. Optimizer, critic and reference policy stay as they were built."""
         self._setup = setup
@@ -131,6 +156,7 @@ class AgenticLearner(TorchLearner):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore, also to an older state than the present one (which RLlib would silently pass over)."""
+        self._lender.take_back()
         version = state.get(WEIGHTS_SEQ_NO)
         if version is not None:
             self._weights_seq_no = version - 1
@@ -168,6 +194,10 @@ class AgenticLearner(TorchLearner):
 
     def _make_modules_ddp_if_necessary(self) -> None:
         """Nothing: gradients are summed by hand."""
+
+    @property
+    def _lends(self) -> bool:
+        return not self.distributed or dist.get_rank() == 0
 
     def _scorer(self, module: Any, *, critic: bool) -> Scorer:
         return Scorer(

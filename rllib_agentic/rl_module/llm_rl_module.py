@@ -178,11 +178,13 @@ class LLMTorchRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
             inference_only: leave the critic out.
             kwargs: unused.
         """
-        if inference_only and self._adapted and self.settings.lora and self.settings.lora.sync == "merged":
-            weights = merged_weights(self)
-        else:
-            weights = self._own_weights()
-        return read_weights({n: w for n, w in weights.items() if not (inference_only and _is_critic(n))})
+        return read_weights(self.policy_weights() if inference_only else self._own_weights())
+
+    def policy_weights(self) -> dict[str, torch.Tensor]:
+        """What engines sample with, by name, sharing the module's memory (but for layers with a merged adapter)."""
+        merged = self._adapted and self.settings.lora is not None and self.settings.lora.sync == "merged"
+        weights = merged_weights(self) if merged else self._own_weights()
+        return {n: w for n, w in weights.items() if not _is_critic(n)}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Load a snapshot in place. An inference-only module passes over the critic.

@@ -23,8 +23,8 @@ from rllib_agentic.engines.remote import RemoteEngine
 from rllib_agentic.engines.settings import ENGINES
 from rllib_agentic.engines.token_wire import TurnAnswer, TurnError, TurnRequest
 from rllib_agentic.engines.vllm_settings import VLLMEngineSettings
-from rllib_agentic.engines.weight_checks import checkpoint_names, sample_checksums, tensor_checksum
 from rllib_agentic.errors import InfrastructureError, InputError, StaleWeightsError
+from rllib_agentic.rl_module.weight_checks import checkpoint_names, sample_checksums, tensor_checksum
 from rllib_agentic.trajectory import FinishReason
 
 MODEL = tiny_model()
@@ -173,3 +173,10 @@ def test_settings_of_the_engine() -> None:
     ):
         with pytest.raises(InputError, match=message):
             parse_settings(VLLMEngineSettings, wrong, "config.engine")
+
+
+def test_a_url_takes_no_broadcast() -> None:
+    broadcast = {"type": "vllm", "weight_transport": "collective"}
+    assert ENGINES.parse(broadcast | {"address": "vllm"}).weight_transport == "collective"
+    with pytest.raises(InputError, match="weights are uploaded to a URL; collective needs the name of an application"):
+        ENGINES.parse(broadcast | {"address": "http://10.0.0.7:8000/vllm"})

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from tiny_engine import plain_logprobs
 
 pytest.importorskip("vllm.sampling_params", reason="make test-vllm runs these")
@@ -28,7 +30,9 @@ from rllib_agentic.engines.vllm_adapter import adapter_args
 from rllib_agentic.errors import InputError, StaleWeightsError
 from rllib_agentic.rl_module.model_loading import ModelSettings, load_model, load_tokenizer
 from rllib_agentic.rl_module.smollm2 import smollm2_folder
-from rllib_agentic.rl_module.weights import read_weights
+from rllib_agentic.rl_module.weight_group import WeightGroup, WeightsInterruptedError
+from rllib_agentic.rl_module.weight_manifest import WeightManifest
+from rllib_agentic.rl_module.weights import named_weights, read_weights
 from rllib_agentic.trajectory import FinishReason
 
 TOLERANCE = 5e-4
@@ -215,6 +219,114 @@ def test_new_weights_are_seen_whatever_was_cached(restored: Bench) -> None:  # W
 def sampled_so_far(engine: VLLMEngine) -> list[int]:
     """Tokens of each turn that vLLM samples; it hands them over at the turn's end only."""
     return [len(turn.detokenizer.output_token_ids) for turn in engine._llm.output_processor.request_states.values()]
+
+
+class Sender:
+    """A learner's side of broadcasts, in a thread; the engine's only worker is rank 1."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self._group: WeightGroup | None = None
+        self.numbers = 0
+
+    def load(self, weights: dict[str, torch.Tensor] | None = None, group: str = "one", buckets: int = 10**9) -> bool:
+        """Broadcast weights, the model's unless others are given; after so many buckets the sender gives up."""
+        if weights is None:
+            weights = {f"model.{name}": tensor for name, tensor in named_weights(self._bench.model).items()}
+        manifest = WeightManifest.of(weights, None, 32 << 20)
+        self._bench.version += 1
+        self.numbers += 1
+        call = {
+            "host": "127.0.0.1", "port": self._store.port, "group": group, "size": 2, "first_rank": 1,
+            "number": self.numbers, "timeout_s": 60.0,
+        }  # fmt: skip
+
+        async def join() -> dict[str, Any]:
+            return call
+
+        async def receive() -> bool:
+            sending = asyncio.get_running_loop().run_in_executor(None, self._send, manifest, weights, group, buckets)
+            try:
+                return await self._bench.engine.receive_weights(self._bench.version, manifest, join)
+            finally:
+                await sending
+
+        return self._bench.run(receive())
+
+    def _send(self, manifest: WeightManifest, weights: dict[str, torch.Tensor], group: str, buckets: int) -> None:
+        if self._group is None or self._group.name != group:
+            self._group = Cut(self._store, group, 0, 2, torch.device("cpu"), 60.0)
+        self._group.buckets = buckets
+        with suppress(WeightsInterruptedError):
+            self._group.meet(self.numbers)
+            manifest.send(self._group, weights, torch.device("cpu"))
+
+
+class Cut(WeightGroup):
+    """Gives up after so many broadcasts."""
+
+    buckets = 0
+
+    def broadcast(self, tensor: torch.Tensor) -> None:
+        self.buckets -= 1
+        if self.buckets < 0:
+            self.give_up()
+            raise WeightsInterruptedError("cut")
+        super().broadcast(tensor)
+
+
+def test_weights_that_are_broadcast_are_seen_like_others(restored: Bench) -> None:
+    bench, sender = restored, Sender(restored)
+    request = GenerationRequest(bench.ids(PROMPT), 8, temperature=0.0)
+    before = bench.all([request])[0]
+    for seed in range(2):  # the second one through the same group
+        nudge(bench.model, seed=seed)
+        assert sender.load()
+        fresh = bench.all([request])[0]
+        assert fresh.cached_tokens == 0 and set(fresh.policy_versions.tolist()) == {bench.version}
+        assert bench.difference(request, fresh) < TOLERANCE < bench.difference(request, before)
+
+
+def test_a_broadcast_that_is_cut_off_lets_nothing_be_sampled_and_the_next_one_mends_it(restored: Bench) -> None:
+    bench, sender = restored, Sender(restored)
+    old = load_model(ModelSettings(preset="smollm2"))
+    bench.load()
+    first = bench.version
+    request = GenerationRequest(bench.ids("Once upon a time"), 40, seed=1)
+
+    async def begin() -> asyncio.Task[Completion]:
+        turn = asyncio.create_task(bench.engine.generate(request))
+        while min(sampled_so_far(bench.engine), default=0) < 2:
+            await asyncio.sleep(0.001)
+        return turn
+
+    turn = bench.run(begin())
+    nudge(bench.model, seed=3)
+    with pytest.raises(WeightsInterruptedError, match="did not come whole"):
+        sender.load(buckets=4)
+    assert bench.engine.alive and not turn.done()
+    with pytest.raises(StaleWeightsError, match="no weights are loaded"):
+        bench.one(bench.ids("one"))
+    so_far = sampled_so_far(bench.engine)
+    nudge(bench.model, seed=4)
+    assert so_far == sampled_so_far(bench.engine)
+    assert sender.load(group="two")
+    answer = bench.run(turn)
+    assert set(answer.policy_versions.tolist()) == {first, bench.version} and len(answer.ids) == 40
+    before = answer.policy_versions == first
+    expected = np.where(before, plain_logprobs(old, request, answer), plain_logprobs(bench.model, request, answer))
+    np.testing.assert_allclose(answer.logprobs, expected, atol=TOLERANCE)
+
+
+def test_a_broadcast_that_does_not_fit_is_refused_before_it_begins(restored: Bench) -> None:
+    bench, sender = restored, Sender(restored)
+    bench.load()
+    strange = {f"model.{n}": t for n, t in named_weights(bench.model).items()} | {"model.visual.w": torch.zeros(3)}
+    manifest = WeightManifest.of(strange, None)
+    with pytest.raises(InputError, match=r"without a place in the model: visual\.w"):
+        bench.run(bench.engine.receive_weights(bench.version + 1, manifest, asyncio.Event().wait))
+    assert bench.engine.alive and sender.load()
 
 
 def update_during(bench: Bench, requests: Sequence[GenerationRequest], then: Callable[[], Any]) -> list[Any]:

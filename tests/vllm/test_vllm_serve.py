@@ -11,6 +11,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +26,19 @@ from tiny_engine import plain_logprobs
 
 pytest.importorskip("vllm.sampling_params", reason="make test-vllm runs these")
 
+import openai
 from ray import serve
 
 from rllib_agentic.algorithms.grpo import GRPOConfig
 from rllib_agentic.algorithms.inference import Inference
 from rllib_agentic.engines.engine import GenerationRequest
 from rllib_agentic.engines.remote import RemoteEngine
-from rllib_agentic.engines.vllm_transport import connect
-from rllib_agentic.engines.weight_checks import checkpoint_names
+from rllib_agentic.engines.vllm_transport import REPLICA_DEPLOYMENT, connect
 from rllib_agentic.errors import InputError, StaleWeightsError
 from rllib_agentic.rl_module.model_loading import ModelSettings, load_model
+from rllib_agentic.rl_module.weight_checks import checkpoint_names
 from rllib_agentic.rl_module.weights import read_weights, to_tensor
+from serve_envs.weight_store import find_store
 
 pytestmark = pytest.mark.ray
 TOLERANCE = 5e-4
@@ -167,6 +170,7 @@ def test_the_http_face(service: Service) -> None:  # WS11
     text = httpx.post(f"{service.url}/v1/completions", json={"prompt": "go left", "max_tokens": 3}, timeout=60).json()
     assert isinstance(text["choices"][0]["text"], str) and text["choices"][0]["finish_reason"] in ("stop", "length")
 
+    stream_is_what_comes_at_once(service)
     nudge(service.model, 1)
     tensors = {name: to_tensor(array) for name, array in checkpoint_names(service.weights()).items()}
     service.version += 1
@@ -175,6 +179,43 @@ def test_the_http_face(service: Service) -> None:  # WS11
     assert httpx.put(url, content=safetensors.torch.save(tensors), timeout=120).json()["replicas"] == 2
     (answer,) = service.turns([request(policy_version=service.version)])
     assert service.difference(request(), answer) < TOLERANCE
+
+
+def stream_is_what_comes_at_once(service: Service) -> None:
+    """OpenAI's own client, streaming and not; seeds and weights are the same, so the text is."""
+    client = openai.OpenAI(base_url=f"{service.url}/v1", api_key="none", max_retries=0)
+    said: dict[str, Any] = {"model": "tiny", "max_tokens": 24, "n": 2, "seed": 4, "stop": ["q"]}
+    chat = {**said, "messages": [{"role": "user", "content": "go left"}]}
+    whole = client.chat.completions.create(**chat)
+    events = list(client.chat.completions.create(**chat, stream=True, stream_options={"include_usage": True}))
+    texts, reasons = ["", ""], [None, None]
+    for choice in [choice for each in events for choice in each.choices]:
+        assert reasons[choice.index] is None  # nothing comes after the end
+        texts[choice.index] += choice.delta.content or ""
+        reasons[choice.index] = choice.finish_reason
+    assert texts == [choice.message.content for choice in whole.choices] and max(map(len, texts)) > 0
+    assert reasons == [choice.finish_reason for choice in whole.choices]
+    assert events[0].choices[0].delta.role == "assistant" and events[-1].usage == whole.usage
+    assert len({each.id for each in events}) == 1 and len(events) > 6  # pieces, not one
+    assert [e.weight_version for e in events if e.choices and e.choices[0].finish_reason] == [service.version] * 2
+
+    plain = {**said, "prompt": "go left", "n": 1, "logprobs": 1}
+    whole = client.completions.create(**plain)
+    events = list(client.completions.create(**plain, stream=True))
+    assert "".join(each.choices[0].text for each in events) == whole.choices[0].text
+    assert events[-1].choices[0].logprobs == whole.choices[0].logprobs
+    with pytest.raises(openai.UnprocessableEntityError, match="max_model_len 512"):
+        client.completions.create(**plain | {"max_tokens": 4000}, stream=True)
+
+    before = sum(replica["sampled_tokens"] for replica in service.status())
+    endless = client.completions.create(**plain | {"max_tokens": 480, "stop": None}, stream=True)
+    next(iter(endless))
+    endless.close()
+    deadline = time.monotonic() + 60
+    while any(replica["running_turns"] for replica in service.status()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    found = service.status()  # a turn that nobody listens to was ended, and not sampled to its end
+    assert sum(r["running_turns"] for r in found) == 0 and sum(r["sampled_tokens"] for r in found) == before
 
 
 def test_weights_that_do_not_fit_stop_the_run(service: Service) -> None:  # WS04
@@ -222,18 +263,88 @@ def test_a_killed_replica_costs_no_episode_and_its_successor_has_the_newest_weig
     played, victim, below = asyncio.run(play_and_kill())
     for wanted, answer in [last for episode in played for last in (episode[0], episode[-1])]:
         assert len(answer.ids) == 200 and service.difference(wanted, answer) < TOLERANCE
-    deadline = time.monotonic() + 240
-    while len(found := service.status()) < 2 and time.monotonic() < deadline:
-        time.sleep(1)
-    assert [replica["weight_version"] for replica in found] == [service.version] * 2
-    assert victim.pid not in [replica["pid"] for replica in found]
+    wait_for_replicas(service, service.version, victim.pid)
     assert len(below) > 0 and not psutil.wait_procs(below, timeout=60)[1]  # vLLM's own process went too
 
 
-@pytest.mark.parametrize("max_staleness", [0, 1])
-def test_grpo_trains_through_the_replicas(service: Service, max_staleness: int) -> None:
-    engine = {"type": "vllm", "address": service.app}
-    algo = config(engine, rollout={"max_staleness": max_staleness}, num_env_runners=0).build_algo()
+def wait_for_replicas(service: Service, version: int, gone: int) -> None:
+    """Until two replicas serve a version, and none of them is the process that is gone."""
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
+        found = service.status()
+        if [r["weight_version"] for r in found] == [version] * 2 and gone not in [r["pid"] for r in found]:
+            return
+        time.sleep(0.5)
+    raise AssertionError(found)
+
+
+def test_broadcasts_reach_all_replicas_whatever_becomes_of_them(service: Service) -> None:
+    engine = {"type": "vllm", "address": service.app, "weight_transport": "collective", "weight_timeout_s": 4.0}
+    algo = config(engine, num_env_runners=0).build_algo()
+
+    def check() -> None:
+        model = algo.learner_group._learner.module["default_policy"].model
+        asked = [request(seed=seed, episode_id=f"{seed}") for seed in range(8)]  # both replicas are asked
+        for wanted, answer in zip(asked, service.turns(asked), strict=True):
+            assert set(answer.policy_versions.tolist()) == {algo._dispatcher.policy_version}
+            assert np.abs(plain_logprobs(model, wanted, answer) - answer.logprobs).max() < TOLERANCE
+
+    def published() -> Any:
+        return ray.get(find_store(service.app).newest.remote())
+
+    try:
+        for _ in range(2):
+            mismatch = algo.train()["learners"]["default_policy"]["mismatch_max"]
+            assert mismatch < TOLERANCE
+            check()
+        assert published().box == [] and published().version == algo._dispatcher.policy_version
+        version = algo._dispatcher.policy_version
+
+        # One that does not move any more when it is to take part, and is dead a while later: its successor comes late.
+        silent = psutil.Process(service.status()[0]["pid"])
+        for worker in silent.children(recursive=True):
+            worker.suspend()
+
+        def end() -> None:
+            while service_version(service, silent.pid) != version + 1:
+                time.sleep(0.2)
+            for process in (silent, *silent.children(recursive=True)):
+                process.kill()
+
+        learner = algo.learner_group._learner
+        nudge(learner.module["default_policy"].model, 5)
+        learner.set_version(version + 1)
+        with ThreadPoolExecutor(1) as pool:
+            ended = pool.submit(end)
+            algo._publish_weights()
+            ended.result()
+        assert algo._dispatcher.policy_version == version + 1
+        wait_for_replicas(service, version + 1, silent.pid)
+        check()
+        assert algo.train()["learners"]["default_policy"]["mismatch_max"] < TOLERANCE
+        check()
+    finally:
+        algo.stop()
+    service.version = algo._dispatcher.policy_version
+    service.publish()  # through the object store again
+
+
+def service_version(service: Service, but: int) -> int | None:
+    """Version of the replica that is not that process."""
+    handle = serve.get_deployment_handle(REPLICA_DEPLOYMENT, service.app)
+    found = handle.broadcast("status").results(timeout_s=60, return_exceptions=True)
+    return next((r["weight_version"] for r in found if isinstance(r, dict) and r["pid"] != but), None)
+
+
+@pytest.mark.parametrize(
+    ("max_staleness", "transport", "num_learners"), [(0, "object_store", 0), (1, "auto", 0), (1, "collective", 1)]
+)
+def test_grpo_trains_through_the_replicas(
+    service: Service, max_staleness: int, transport: str, num_learners: int
+) -> None:
+    engine = {"type": "vllm", "address": service.app, "weight_transport": transport}
+    placed = {"num_env_runners": 0, "num_learners": num_learners}
+    algo = config(engine, rollout={"max_staleness": max_staleness}, **placed).build_algo()
     try:
         results = [algo.train() for _ in range(3)]
         assert algo.evaluate()["num_episodes"] == 4

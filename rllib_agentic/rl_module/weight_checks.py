@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -13,10 +14,11 @@ from rllib_agentic.errors import InputError
 Weights = Mapping[str, np.ndarray]
 """Name to array as :func:`rllib_agentic.rl_module.weights.read_weights` gives them; uint16 means bfloat16 bits."""
 
+T = TypeVar("T", np.ndarray, torch.Tensor)
 _OF_MODULE = "model."
 
 
-def checkpoint_names(weights: Weights) -> dict[str, np.ndarray]:
+def checkpoint_names(weights: Mapping[str, T]) -> dict[str, T]:
     """A module's weights under the names of its Hugging Face checkpoint.
 
     Raises:
@@ -40,8 +42,8 @@ def tensor_checksum(tensor: torch.Tensor) -> int:
     return zlib.crc32(flat.numpy().data)
 
 
-def sample_checksums(weights: Mapping[str, torch.Tensor], most: int = 12) -> dict[str, int]:
-    """Checksums of a sample: all over the model, small tensors first where there is a choice.
+def sample_names(weights: Mapping[str, torch.Tensor], most: int = 12) -> list[str]:
+    """Names of a sample: all over the model, small tensors first where there is a choice.
 
     Args:
         weights: by name.
@@ -51,4 +53,9 @@ def sample_checksums(weights: Mapping[str, torch.Tensor], most: int = 12) -> dic
     step = max(1, len(ordered) // max(1, most // 2))
     spread = ordered[::step][: most // 2]
     small = sorted((name for name in ordered if name not in spread), key=lambda n: (weights[n].numel(), n))
-    return {name: tensor_checksum(weights[name]) for name in [*spread, *small[: most - len(spread)]]}
+    return [*spread, *small[: most - len(spread)]]
+
+
+def sample_checksums(weights: Mapping[str, torch.Tensor]) -> dict[str, int]:
+    """Checksums of a sample of tensors, by name."""
+    return {name: tensor_checksum(weights[name]) for name in sample_names(weights)}
