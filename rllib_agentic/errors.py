@@ -36,8 +36,8 @@ class InfrastructureError(AgenticError):
         super().__init__(message)
         self.kind = kind
 
-    def __reduce__(self) -> tuple[type[InfrastructureError], tuple[str, str]]:
-        """Pickle with both arguments: errors cross process borders."""
+    def __reduce__(self) -> tuple[type[InfrastructureError], tuple[str, ...]]:
+        """Pickle with the constructor's arguments: errors cross process borders."""
         return type(self), (self.kind, str(self))
 
 

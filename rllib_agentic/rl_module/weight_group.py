@@ -24,7 +24,7 @@ class WeightsInterruptedError(InfrastructureError):
     def __init__(self, message: str) -> None:
         super().__init__("weights_interrupted", message)
 
-    def __reduce__(self) -> tuple[type[WeightsInterruptedError], tuple[str]]:
+    def __reduce__(self) -> tuple[type[InfrastructureError], tuple[str, ...]]:
         """Pickle with the one argument."""
         return type(self), (str(self),)
 
@@ -130,7 +130,7 @@ class WeightGroup:
             options = dist.ProcessGroupNCCL.Options()
             options._timeout = _PATIENT * timeout
             return dist.ProcessGroupNCCL(store, self._rank, self._size, options)
-        options = dist.ProcessGroupGloo._Options()
+        options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
         options._timeout = timeout
         options._threads = 1
         options._devices = [dist.ProcessGroupGloo.create_device(hostname=_address_towards(self._store))]

@@ -177,6 +177,8 @@ def test_settings_of_the_engine() -> None:
 
 def test_a_url_takes_no_broadcast() -> None:
     broadcast = {"type": "vllm", "weight_transport": "collective"}
-    assert ENGINES.parse(broadcast | {"address": "vllm"}).weight_transport == "collective"
+    assert ENGINES.parse(broadcast | {"address": "vllm"}) == VLLMEngineSettings(
+        address="vllm", weight_transport="collective"
+    )
     with pytest.raises(InputError, match="weights are uploaded to a URL; collective needs the name of an application"):
         ENGINES.parse(broadcast | {"address": "http://10.0.0.7:8000/vllm"})

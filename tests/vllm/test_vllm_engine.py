@@ -227,7 +227,7 @@ class Sender:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        self._group: WeightGroup | None = None
+        self._group: Cut | None = None
         self.numbers = 0
 
     def load(self, weights: dict[str, torch.Tensor] | None = None, group: str = "one", buckets: int = 10**9) -> bool:
@@ -324,8 +324,12 @@ def test_a_broadcast_that_does_not_fit_is_refused_before_it_begins(restored: Ben
     bench.load()
     strange = {f"model.{n}": t for n, t in named_weights(bench.model).items()} | {"model.visual.w": torch.zeros(3)}
     manifest = WeightManifest.of(strange, None)
+
+    async def join() -> None:
+        pytest.fail("a manifest that does not fit was joined for")
+
     with pytest.raises(InputError, match=r"without a place in the model: visual\.w"):
-        bench.run(bench.engine.receive_weights(bench.version + 1, manifest, asyncio.Event().wait))
+        bench.run(bench.engine.receive_weights(bench.version + 1, manifest, join))
     assert bench.engine.alive and sender.load()
 
 
