@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from contextlib import suppress
-from typing import Any
-from uuid import uuid4
 
 from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
-from rllib_agentic.errors import InfrastructureError, InputError
+from rllib_agentic.errors import InputError
 from rllib_agentic.trajectory.message import Message
 from serve_envs.action_text import extract_action
-from serve_envs.child import Child
 from serve_envs.splits import hash_of
 from serve_envs.webarena_local.expert import next_action
 from serve_envs.webarena_local.tasks import KINDS, SiteTask, Snapshot, is_done, make_splits
-from serve_envs.webnav.actions import read_action
-from serve_envs.webnav.browsers import browser_pool, stop_browsers
-from serve_envs.webnav.view import View
+from serve_envs.webnav.browser_env import BrowserEnv
 
-_TARGET = "serve_envs.webarena_local.site:TrackerSite"
 _STOP = re.compile(r'(?:stop|answer)\b\s*:?\s*(?:\[(.*)\]|"(.*)"|(.*))', re.IGNORECASE)
 _SYSTEM = (
     "You work in an issue tracker, signed in as admin. Do what is asked, then say stop; where a question is asked, say "
@@ -29,7 +22,7 @@ _SYSTEM = (
 )
 
 
-class WebArenaLocal:
+class WebArenaLocal(BrowserEnv[SiteTask]):
     """Work in a tracker until ``stop`` or ``answer``.
 
     Args:
@@ -39,8 +32,11 @@ class WebArenaLocal:
         sessions_per_browser: the most sessions on one browser.
 
     Raises:
-        InputError: an argument is out of range, or there is no browser.
+        InputError: an argument is out of range.
     """
+
+    name = "webarena_local"
+    target = "serve_envs.webarena_local.site:TrackerSite"
 
     def __init__(
         self,
@@ -57,13 +53,8 @@ class WebArenaLocal:
             split: tuple(task for task in tasks if task.kind in kinds) for split, tasks in make_splits().items()
         }
         self._max_steps = max_steps
-        self._pool_key = (browsers, sessions_per_browser)
-        self._browser: Child | None = None
-        self._session = f"s{uuid4().hex}"
-        self._task: SiteTask | None = None
         self._before: Snapshot = {}
-        self._view = View("", (), False, 0.0)
-        self._steps = 0
+        super().__init__(browsers, sessions_per_browser)
 
     def schema(self) -> EnvSchema:
         """Splits and formats under these arguments."""
@@ -84,13 +75,8 @@ class WebArenaLocal:
     def reset(self, split: str, index: int, seed: int) -> Observation:
         """Start a new tracker. The task decides what is in it, so ``seed`` changes nothing."""
         task = self._splits[split][index]
-        if self._browser is None or self._browser.dead:
-            self.close()
-            self._browser = browser_pool(_TARGET, *self._pool_key).lease()
-        self._view = View.of(self._browser.call("begin", self._session, task.world))
-        self._before = self._browser.call("snapshot", self._session)
-        self._task = task
-        self._steps = 0
+        self._load(task, task.world)
+        self._before = self._call("snapshot")
         return Observation(
             messages=(Message("system", _SYSTEM), Message("user", f"Task: {task.text}\n{self._view.text()}")),
             actions=self._actions(task),
@@ -106,59 +92,29 @@ class WebArenaLocal:
             InfrastructureError: ``session_lost``: the browser died.
         """
         task = self._running()
-        assert self._browser is not None
         line = " ".join(extract_action(action).split())
-        self._steps += 1
         if stop := _STOP.fullmatch(line):
             return self._judge(task, next((part for part in stop.groups() if part), None))
-        said = read_action(action)
-        acted = False
-        if said is not None:
-            seen: dict[str, Any] = self._browser.call("act", self._session, *said)
-            acted, self._view = seen["acted"], View.of(seen)
-        text = self._view.text()
-        if said is None:
-            text = f"That is no action.\n{text}"
-        elif not acted:
-            text = f"That could not be done.\n{text}"
+        complaint, metrics = self._use(action)
         truncated = self._steps >= self._max_steps
         if truncated:
             self._task = None
         return StepResult(
             Observation(
-                messages=(Message("user", text),), actions=self._actions(task), state_key=self._state_key(task)
+                messages=(Message("user", f"{complaint}{self._view.text()}"),),
+                actions=self._actions(task),
+                state_key=self._state_key(task),
             ),
             truncated=truncated,
-            metrics={"invalid_action": float(said is None), "failed_action": float(said is not None and not acted)},
+            metrics=metrics,
         )
-
-    def close(self) -> None:
-        """Throw the tracker away; the browser stays warm."""
-        self._task = None
-        browser, self._browser = self._browser, None
-        if browser is not None:
-            if not browser.dead:
-                with suppress(InfrastructureError, RuntimeError):
-                    browser.call("end", self._session)
-            browser_pool(_TARGET, *self._pool_key).give_back(browser)
-
-    @classmethod
-    def release(cls) -> None:
-        """Stop the browsers, and with them all trackers."""
-        stop_browsers(_TARGET)
 
     def expert_action(self) -> str:
         """What a scripted worker would do now."""
         return next_action(self._running(), self._view)
 
-    def _running(self) -> SiteTask:
-        if self._task is None:
-            raise RuntimeError("webarena_local: no episode is running; call reset")
-        return self._task
-
     def _judge(self, task: SiteTask, answer: str | None) -> StepResult:
-        assert self._browser is not None
-        after = self._browser.call("snapshot", self._session)
+        after = self._call("snapshot")
         success = is_done(task, self._before, after, answer)
         self._task = None
         return StepResult(

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
-from typing import Any
-from uuid import uuid4
 
 from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
-from rllib_agentic.errors import InfrastructureError, InputError
+from rllib_agentic.errors import InputError
 from rllib_agentic.trajectory.message import Message
-from serve_envs.child import Child
 from serve_envs.splits import hash_of
-from serve_envs.webnav.actions import read_action
-from serve_envs.webnav.browsers import browser_pool, stop_browsers
+from serve_envs.webnav.browser_env import BrowserEnv
 from serve_envs.webnav.expert import next_action
 from serve_envs.webnav.tasks import PageTask, listed, make_splits
-from serve_envs.webnav.view import View
 
-_TARGET = "serve_envs.webnav.miniwob_pages:MiniWobPages"
 _SYSTEM = (
     'You use a web page to do what is asked. Answer with one action: click ID; type ID "TEXT"; select ID "OPTION"; '
     "scroll down; scroll up; press Enter; back. IDs are those in front of the lines."
 )
 
 
-class WebNav:
+class WebNav(BrowserEnv[PageTask]):
     """Do what a page asks for.
 
     Args:
@@ -35,8 +28,11 @@ class WebNav:
         sessions_per_browser: the most sessions on one browser.
 
     Raises:
-        InputError: an argument is out of range, or there is no browser.
+        InputError: an argument is out of range.
     """
+
+    name = "webnav"
+    target = "serve_envs.webnav.miniwob_pages:MiniWobPages"
 
     def __init__(
         self,
@@ -51,12 +47,7 @@ class WebNav:
             raise InputError("webnav: max_steps, browsers and sessions_per_browser start at 1")
         self._splits = make_splits(tuple(pages))
         self._max_steps = max_steps
-        self._pool_key = (browsers, sessions_per_browser)
-        self._browser: Child | None = None
-        self._session = uuid4().hex
-        self._task: PageTask | None = None
-        self._view = View("", (), False, 0.0)
-        self._steps = 0
+        super().__init__(browsers, sessions_per_browser)
 
     def schema(self) -> EnvSchema:
         """Splits and formats under these arguments."""
@@ -77,12 +68,7 @@ class WebNav:
     def reset(self, split: str, index: int, seed: int) -> Observation:
         """Load the page anew. The task's own seed decides what it shows, so ``seed`` changes nothing."""
         task = self._splits[split][index]
-        if self._browser is None or self._browser.dead:
-            self.close()
-            self._browser = browser_pool(_TARGET, *self._pool_key).lease()
-        self._view = View.of(self._browser.call("begin", self._session, task.page, task.seed))
-        self._task = task
-        self._steps = 0
+        self._load(task, task.page, task.seed)
         return Observation(
             messages=(Message("system", _SYSTEM), Message("user", f"Task: {self._view.goal}\n{self._view.text()}")),
             actions=self._view.actions(),
@@ -98,24 +84,13 @@ class WebNav:
             InfrastructureError: ``session_lost``: the browser died.
         """
         task = self._running()
-        assert self._browser is not None
-        said = read_action(action)
-        acted = False
-        if said is not None:
-            seen: dict[str, Any] = self._browser.call("act", self._session, *said)
-            acted = seen["acted"]
-            self._view = View.of(seen)
-        self._steps += 1
+        complaint, metrics = self._use(action)
         done = self._view.done
         truncated = not done and self._steps >= self._max_steps
         text = "The page has ended the task." if done else self._view.text()
-        if said is None:
-            text = f"That is no action.\n{text}"
-        elif not acted:
-            text = f"That could not be done.\n{text}"
         result = StepResult(
             Observation(
-                messages=(Message("user", text),),
+                messages=(Message("user", f"{complaint}{text}"),),
                 actions=() if done else self._view.actions(),
                 state_key=self._state_key(task),
             ),
@@ -123,35 +98,15 @@ class WebNav:
             terminated=done,
             truncated=truncated,
             success=done and self._view.reward >= 1.0,
-            metrics={"invalid_action": float(said is None), "failed_action": float(said is not None and not acted)},
+            metrics=metrics,
         )
         if done or truncated:
             self._task = None
         return result
 
-    def close(self) -> None:
-        """Close the session's pages; the browser stays warm."""
-        self._task = None
-        browser, self._browser = self._browser, None
-        if browser is not None:
-            if not browser.dead:
-                with suppress(InfrastructureError, RuntimeError):
-                    browser.call("end", self._session)
-            browser_pool(_TARGET, *self._pool_key).give_back(browser)
-
-    @classmethod
-    def release(cls) -> None:
-        """Stop the browsers."""
-        stop_browsers(_TARGET)
-
     def expert_action(self) -> str:
         """What the page's solver would do now."""
         return next_action(self._running().page, self._view)
-
-    def _running(self) -> PageTask:
-        if self._task is None:
-            raise RuntimeError("webnav: no episode is running; call reset")
-        return self._task
 
     def _state_key(self, task: PageTask) -> str:
         state = repr((task.page, self._view.goal, self._view.text(), self._view.done))

@@ -7,7 +7,7 @@ import random
 import sys
 from pathlib import Path
 
-from serve_envs.webnav.browsers import browser_program
+from serve_envs.webnav.browser_env import browser_program
 from serve_envs.webnav.expert import SOLVERS
 from serve_envs.webnav.miniwob_pages import MiniWobPages
 from serve_envs.webnav.view import View

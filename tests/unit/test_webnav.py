@@ -24,16 +24,17 @@ from rllib_agentic.envs.registry import make_env  # noqa: E402
 from rllib_agentic.envs.replay import ReplayingClient  # noqa: E402
 from rllib_agentic.errors import InfrastructureError, InputError  # noqa: E402
 from rllib_agentic.trajectory.trajectory import Task  # noqa: E402
+from serve_envs import child_env  # noqa: E402
+from serve_envs.child_env import children_of  # noqa: E402
 from serve_envs.webnav import browser as browser_module  # noqa: E402
-from serve_envs.webnav import browsers  # noqa: E402
 from serve_envs.webnav.browser import Browser  # noqa: E402
-from serve_envs.webnav.browsers import browser_program  # noqa: E402
+from serve_envs.webnav.browser_env import browser_program  # noqa: E402
 from serve_envs.webnav.env import WebNav  # noqa: E402
 from serve_envs.webnav.expert import SOLVERS  # noqa: E402
 from serve_envs.webnav.tasks import listed, make_splits  # noqa: E402
 from serve_envs.webnav.view import View  # noqa: E402
 
-CARD = Path(browsers.__file__).with_name("README.md")
+CARD = Path(browser_module.__file__).with_name("README.md")
 PAGE = """<!doctype html><title>Orders</title>
 <h1>Orders</h1>
 <label><input type="checkbox" id="gift">Gift</label>
@@ -52,8 +53,7 @@ PAGE = """<!doctype html><title>Orders</title>
 
 def running(pool_of: str) -> set[int]:
     """The processes of the browsers of one kind."""
-    pools = [pool for (kind, _, _), pool in browsers._POOLS.items() if kind == pool_of]
-    return {pid for pool in pools for pid in pool.process_ids}
+    return {pid for pool in children_of(pool_of) for pid in pool.process_ids}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -224,8 +224,8 @@ def test_many_sessions_share_a_few_browsers() -> None:
     pages = ("login-user", "click-checkboxes", "email-inbox")
     envs = [WebNav(pages=pages, browsers=2, sessions_per_browser=5) for _ in range(11)]
     first = [env.reset("train", number, 0) for number, env in enumerate(envs)]
-    pools = [pool for (_, browsers_, sessions), pool in browsers._POOLS.items() if (browsers_, sessions) == (2, 5)]
-    assert [len(pool.process_ids) for pool in pools] == [3]  # two, and one more where both are full
+    pool = child_env._POOLS[envs[0]._pool_key]
+    assert len(pool.process_ids) == 3  # two, and one more where both are full
     alone = WebNav(pages=pages, browsers=1)
     for number, env in enumerate(envs):
         assert alone.reset("train", number, 0) == first[number]
@@ -240,12 +240,12 @@ def test_a_browser_that_dies_is_replaced_and_the_episode_goes_on() -> None:
         task = Task("webnav", "train", 0, 0)
         one, other = await client.create(task), await client.create(task)
         seen = await one.step('type 2 "Bo"')
-        before = running("serve_envs.webnav.miniwob_pages:MiniWobPages")
+        before = running(WebNav.target)
         for pid in before:
             os.kill(pid, signal.SIGKILL)
         assert (await other.step('type 2 "Bo"')).observation == seen.observation
         assert (await one.step("scroll down")).observation.messages
-        after = running("serve_envs.webnav.miniwob_pages:MiniWobPages")
+        after = running(WebNav.target)
         assert after and not after & before
         await client.aclose()
 
