@@ -7,7 +7,7 @@ from typing import Any
 
 from rllib_agentic.context import AppendOnly
 from rllib_agentic.engines.legal_tokens import ActionTries
-from rllib_agentic.envs.advice import advised
+from rllib_agentic.envs.advice import advised, drawing
 from rllib_agentic.envs.registry import env_factory
 from rllib_agentic.offline.collect import Spoken, collect
 from rllib_agentic.rendering import renderer_for
@@ -35,7 +35,7 @@ def collected(
     schema = make().schema()
     found: list[Trajectory] = []
     collect(
-        Spoken(speech, expert=expert), advised(make) if expert else make, schema, found.extend,
+        Spoken(speech, expert=expert), (advised if expert else drawing)(make), schema, found.extend,
         policy="expert" if expert else "random", split="train", episodes=episodes, group_size=group_size,
         max_turns=schema.max_turns, seed=seed,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from rllib_agentic.algorithms.agentic import Agentic
 from rllib_agentic.algorithms.collected import Collected
 from rllib_agentic.algorithms.config import AgenticConfig
 from rllib_agentic.algorithms.update import Update
-from rllib_agentic.envs.advice import advised
+from rllib_agentic.envs.advice import advised, drawing
 from rllib_agentic.envs.registry import env_factory
 from rllib_agentic.errors import InputError
 from rllib_agentic.offline.collect import Spoken, collect
@@ -86,7 +86,7 @@ class Offline(Agentic):
         found: list[Trajectory] = []
         collect(
             Spoken(speech, expert),
-            advised(make) if expert else make,
+            advised(make) if expert else drawing(make),
             self._schema,
             found.extend,
             policy=settings.policy,

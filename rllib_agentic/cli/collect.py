@@ -41,7 +41,7 @@ def collect_trajectories(given: argparse.Namespace) -> int:
     from rllib_agentic.cli.console import print_json, print_rows
     from rllib_agentic.components import parse_settings
     from rllib_agentic.context import CONTEXTS
-    from rllib_agentic.envs.advice import advised
+    from rllib_agentic.envs.advice import advised, drawing
     from rllib_agentic.envs.registry import env_factory
     from rllib_agentic.offline.collect import collect, summary
     from rllib_agentic.rollout.limits import RolloutSettings
@@ -68,7 +68,7 @@ def collect_trajectories(given: argparse.Namespace) -> int:
 
     collect(
         player,
-        advised(make) if given.policy == "expert" else make,
+        {"expert": advised, "random": drawing}[given.policy](make) if given.policy in ("expert", "random") else make,
         schema,
         keep,
         policy=given.policy if given.policy in ("expert", "random") else Path(given.policy).name,

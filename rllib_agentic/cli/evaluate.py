@@ -1,4 +1,4 @@
-"""``rllib evaluate``: play held-out tasks with a checkpoint."""
+"""``rllib evaluate``: play held-out tasks with a checkpoint, an expert, chance, or a model that was not trained."""
 
 from __future__ import annotations
 
@@ -8,22 +8,29 @@ from pathlib import Path
 from typing import Any
 
 from rllib_agentic.algorithms.presets import run_name
+from rllib_agentic.cli.evaluate_policy import is_policy, play_policy
 from rllib_agentic.cli.train_options import json_mapping
 from rllib_agentic.errors import InputError, TooManyFailuresError
 
 
 def add_command(commands: Any) -> None:
     """Register ``evaluate``."""
-    parser = commands.add_parser("evaluate", help="play held-out tasks with a checkpoint", description=__doc__)
-    parser.add_argument("checkpoint", help="a checkpoint's folder, or an experiment's (its newest checkpoint)")
+    parser = commands.add_parser(
+        "evaluate", help="play held-out tasks with a checkpoint or a policy", description=__doc__
+    )
+    parser.add_argument(
+        "checkpoint",
+        help="a checkpoint's folder, or an experiment's (its newest checkpoint); or, with --env: expert (the "
+        "environment's own), random (its admissible actions, or what it draws), tiny or smollm2 (untrained)",
+    )
     parser.add_argument("--episodes", type=int, help="held-out tasks to play (default: evaluation_duration)")
     parser.add_argument("--steps", type=int, help="play tasks until so many turns were taken; --episodes overrides it")
     parser.add_argument("--samples", type=int, help="episodes a task")
     parser.add_argument("--split", help="the split to take them from (default: that of evaluation_config)")
     parser.add_argument("--temperature", type=float, help="sampling temperature; 0 is greedy")
     parser.add_argument("--algo", help="check that the checkpoint is of this algorithm")
-    parser.add_argument("--env", help="check that the checkpoint is of this environment")
-    parser.add_argument("--config", metavar="JSON", help="configuration laid over the stored one")
+    parser.add_argument("--env", help="check that the checkpoint is of this environment; or what a policy is to play")
+    parser.add_argument("--config", metavar="JSON", help="configuration laid over the stored one, or over the defaults")
     parser.add_argument("--out", help="also write the result to this JSON file")
     parser.add_argument(
         "--save-info",
@@ -35,9 +42,7 @@ def add_command(commands: Any) -> None:
 
 
 def evaluate(given: argparse.Namespace) -> int:
-    """Load the checkpoint, play, print."""
-    from rllib_agentic.algorithms.checkpoints import find_checkpoint, load_algorithm
-    from rllib_agentic.cli.cluster import ClusterOptions, connected
+    """Load the checkpoint or make the policy, play, print."""
     from rllib_agentic.cli.console import print_json, print_rows
     from rllib_agentic.store import as_dict
     from rllib_agentic.tracking.params import plain
@@ -50,18 +55,11 @@ def evaluate(given: argparse.Namespace) -> int:
         raise InputError("--save-info: give --out FILE too, which is where the episodes are written")
     if given.out is not None and not Path(given.out).expanduser().absolute().parent.is_dir():
         raise InputError(f"--out: {given.out!r} lies in no folder that exists")
-    folder = find_checkpoint(given.checkpoint)
-    with connected(ClusterOptions()):
-        algo = load_algorithm(folder, _overrides(given))
-        try:
-            _check(given, algo)
-            steps = None if given.episodes is not None else given.steps
-            metrics, trajectories = algo.evaluate_episodes(num_turns=steps)
-            result = plain(metrics)
-            result |= {"checkpoint": str(folder), "run": run_name(type(algo)), "env": algo.config.env}
-            result["training_iteration"] = algo.iteration
-        finally:
-            algo.stop()
+    if is_policy(given.checkpoint):
+        metrics, trajectories = play_policy(given, _overrides(given))
+        result = plain(metrics) | {"policy": given.checkpoint, "env": given.env}
+    else:
+        result, trajectories = _play_checkpoint(given)
     if given.out is not None:
         episodes = {"episodes": [as_dict(t) for t in trajectories]} if given.save_info else {}
         text = json.dumps(result | episodes, indent=1, ensure_ascii=False, default=plain)
@@ -74,6 +72,26 @@ def evaluate(given: argparse.Namespace) -> int:
     else:
         print_rows([{"metric": key, "value": value} for key, value in result.items()], as_json=False)
     return 0
+
+
+def _play_checkpoint(given: argparse.Namespace) -> tuple[dict[str, Any], list[Any]]:
+    from rllib_agentic.algorithms.checkpoints import find_checkpoint, load_algorithm
+    from rllib_agentic.cli.cluster import ClusterOptions, connected
+    from rllib_agentic.tracking.params import plain
+
+    folder = find_checkpoint(given.checkpoint)
+    with connected(ClusterOptions()):
+        algo = load_algorithm(folder, _overrides(given))
+        try:
+            _check(given, algo)
+            steps = None if given.episodes is not None else given.steps
+            metrics, trajectories = algo.evaluate_episodes(num_turns=steps)
+            result = plain(metrics)
+            result |= {"checkpoint": str(folder), "run": run_name(type(algo)), "env": algo.config.env}
+            result["training_iteration"] = algo.iteration
+        finally:
+            algo.stop()
+    return result, trajectories
 
 
 def _overrides(given: argparse.Namespace) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from rllib_agentic.curriculum import TaskSampler
-from rllib_agentic.envs.advice import ADVICE
+from rllib_agentic.envs.advice import ADVICE, DRAWN
 from rllib_agentic.envs.env import Env, EnvSchema, Observation
 from rllib_agentic.envs.local import LocalClient
 from rllib_agentic.envs.session import EnvClient
@@ -35,7 +35,7 @@ class Player(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """Plays what an expert says, or what chance draws among the admissible actions.
+    """Plays what an expert says, or what chance draws: an admissible action, or one of the environment's draws.
 
     Attributes:
         speech: makes tokens of texts.
@@ -96,7 +96,8 @@ def collect(
 
     Args:
         player: says what is said.
-        make: makes the environment; for an expert one that :func:`~rllib_agentic.envs.advice.advised` made.
+        make: makes the environment; for an expert one that :func:`~rllib_agentic.envs.advice.advised` made, for chance
+            one that :func:`~rllib_agentic.envs.advice.drawing` made.
         schema: of the environment.
         keep: takes each part as soon as it was played.
         policy: noted in each trajectory's metrics, and in the names of the groups.
@@ -146,9 +147,14 @@ def _chance(seed: int) -> Callable[[Observation], str]:
     draw = random.Random(seed_of(seed, "chance"))
 
     def say(observation: Observation) -> str:
-        if not observation.actions:
-            raise InputError("--policy random: this environment lists no admissible actions to choose from")
-        return draw.choice(observation.actions)
+        if observation.actions:
+            return draw.choice(observation.actions)
+        if DRAWN not in observation.info:
+            raise InputError(
+                "random policy: this environment lists no admissible actions to choose from, and has no "
+                "random_action(draw) -> str"
+            )
+        return str(draw.choice(observation.info[DRAWN]))
 
     return say
 

@@ -85,6 +85,15 @@ def test_chance_is_of_the_seed_and_members_of_a_group_differ():
     assert any(len({tuple(said) for said in texts(members)}) > 1 for members in (one[:4], one[4:]))
 
 
+def test_where_no_actions_are_listed_the_environment_draws_them():
+    speech = speech_of(tiny())
+    one, again = (collected("toolbox", speech, expert=False, episodes=4, group_size=2) for _ in range(2))
+    said = [[turn.text for turn in t.turns] for t in one]
+    assert said == [[turn.text for turn in t.turns] for t in again]
+    assert all(t.invalid is None for t in one) and all("<tool_call>" in t[0] or "<answer>" in t[0] for t in said)
+    assert said[0] != said[1] and len({text for texts in said for text in texts}) > len(said)
+
+
 def test_concurrency_changes_nothing():
     alone = collected("textcraft", speech_of(tiny(), max_concurrent_episodes=1))
     together = collected("textcraft", speech_of(tiny(), max_concurrent_episodes=6))
