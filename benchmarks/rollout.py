@@ -43,9 +43,9 @@ class Script:
     legal: list[list[TokenTrie | None]]
 
     @classmethod
-    def draw(cls, vocabulary: int, episodes: int, turns: int, *, group: int, legal: bool) -> Script:
+    def draw(cls, vocabulary: int, episodes: int, turns: int, *, group: int, legal: bool, seed: int = 0) -> Script:
         """Groups of equal prompts; all prompts begin alike, as with one system message."""
-        rng = np.random.default_rng(0)
+        rng = np.random.default_rng(seed)
 
         def ids(length: int) -> np.ndarray:
             return rng.integers(FIRST_ID, vocabulary, length).astype(np.int32)
