@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ class Round(NamedTuple):
     """One broadcast.
 
     Attributes:
-        number: its number; no two of a store have the same.
-        group: name of the process group, which stays from round to round as long as its members do.
+        number: its number; no two of a group have the same.
+        group: name of the process group, which stays from round to round as long as its members do. No other store, of
+            engines that the sender had before, gives the same.
         first_rank: of each replica's workers; the sender is rank 0.
         size: of the group.
     """
@@ -49,7 +51,6 @@ class WeightRounds:
         self._waiting: dict[str, _Waiting] = {}
         self._running: dict[int, Round] = {}
         self._numbers = 0
-        self._groups = 0
         self._last: Round | None = None  # whose group can be used again
         self._changed = asyncio.Condition()
 
@@ -139,8 +140,7 @@ class WeightRounds:
         self._numbers += 1
         last = self._last
         if last is None or (last.first_rank, last.size) != (first_rank, size):
-            self._groups += 1
-            return Round(self._numbers, f"weights-{self._groups}", first_rank, size)
+            return Round(self._numbers, f"weights-{uuid.uuid4().hex}", first_rank, size)
         return Round(self._numbers, last.group, first_rank, size)
 
     def _tell(self, replica: str, answer: Round | None) -> None:

@@ -72,7 +72,7 @@ class WeightLender:
         self._lock = threading.Lock()  # held while weights are sent, and to change what is lent
         self._loan: _Loan | None = None
         self._wanted = threading.Event()
-        self._closed = False
+        self._ended = threading.Event()  # of the present thread
         self._store: dist.TCPStore | None = None
         self._group: WeightGroup | None = None
         self._thread: threading.Thread | None = None
@@ -98,7 +98,10 @@ class WeightLender:
             self._loan = _Loan(token, lent, rounds)
             self._wanted.set()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="weight-lender", daemon=True)
+                self._ended = threading.Event()
+                self._thread = threading.Thread(
+                    target=self._serve, args=(self._ended,), name="weight-lender", daemon=True
+                )
                 self._thread.start()
         return lent
 
@@ -109,18 +112,20 @@ class WeightLender:
             self._wanted.clear()
 
     def close(self) -> None:
-        """Take the weights back, and end the thread."""
+        """Take the weights back, and end the thread. What is lent later has a thread of its own."""
         with self._lock:
-            self._loan, self._closed = None, True
+            self._loan = None
+            self._ended.set()
             self._wanted.set()
             if self._group is not None:
                 self._group.close()
                 self._group = None
         if self._thread is not None:
             self._thread.join(2 * _ASK_S)
+            self._thread = None
 
-    def _serve(self) -> None:
-        while not self._closed:
+    def _serve(self, ended: threading.Event) -> None:
+        while not ended.is_set():
             self._wanted.wait()
             loan = self._loan
             if loan is None:

@@ -38,7 +38,7 @@ class WeightGroup:
 
     Args:
         store: of the sender; every rank has a connection.
-        name: of the group; no two groups of a store have the same.
+        name: of the group; no two groups of a store ever had the same.
         rank: 0 sends.
         size: how many ranks.
         device: of the tensors; ``cuda`` means NCCL.
@@ -60,12 +60,12 @@ class WeightGroup:
         """Wait until every rank is here for a broadcast.
 
         Args:
-            number: of this broadcast; no two of a store have the same.
+            number: of this broadcast; no two of a group have the same.
 
         Raises:
             WeightsInterruptedError: some rank did not come in time, or gave up.
         """
-        self._round = f"broadcast/{number}"
+        self._round = f"broadcast/{self.name}/{number}"
         here = [f"{self._round}/here/{rank}" for rank in range(self._size)]
         try:
             self._store.set(here[self._rank], "1")

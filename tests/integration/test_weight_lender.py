@@ -80,7 +80,7 @@ class Lending:
 
     def __init__(self, learners: LearnerGroup) -> None:
         self.learners = learners
-        self.open()
+        self.version = -1
 
     def open(self) -> None:
         self.app = uuid.uuid4().hex
@@ -95,6 +95,7 @@ class Lending:
             lambda learner: learner.lend_weights(token, store, dtype=None, timeout_s=timeout_s)
         )
         lent = next(r.get() for r in results if r.get() is not None)
+        self.version = lent.version
         ray.get(store.publish.remote(Published(token, lent.version, [], False, lent.plain()), expected))
 
     def train(self, seed: int) -> None:
@@ -124,13 +125,22 @@ def cluster() -> Iterator[None]:
     ray.shutdown()
 
 
-@pytest.fixture(params=[0, 1], ids=["learner in the driver", "remote learner"])
-def lending(cluster: None, request: pytest.FixtureRequest) -> Iterator[Lending]:
+@pytest.fixture(scope="module", params=[0, 1], ids=["learner in the driver", "remote learner"])
+def learners(cluster: None, request: pytest.FixtureRequest) -> Iterator[LearnerGroup]:
     config = learner_group.learner_config(num_learners=request.param)
-    lending = Lending(LearnerGroup(config=config, module_spec=config.get_multi_rl_module_spec()))
+    learners = LearnerGroup(config=config, module_spec=config.get_multi_rl_module_spec())
+    yield learners
+    learners.shutdown()
+
+
+@pytest.fixture
+def lending(learners: LearnerGroup) -> Iterator[Lending]:
+    """A store of the test's own; the learners are those of the file."""
+    lending = Lending(learners)
+    lending.open()
     yield lending
-    lending.learners.foreach_learner(lambda learner: learner.stop_lending())
-    lending.learners.shutdown()
+    learners.foreach_learner(lambda learner: learner.stop_lending())
+    ray.kill(lending.store)
 
 
 def test_receivers_get_every_version_and_a_late_one_gets_what_is_lent(lending: Lending) -> None:
@@ -144,7 +154,7 @@ def test_receivers_get_every_version_and_a_late_one_gets_what_is_lent(lending: L
         if seed == 1:
             assert late.receive() == found[0]
         lending.train(seed)
-    assert versions == [0, 1, 2]
+    assert versions == [versions[0], versions[0] + 1, versions[0] + 2]
     # The same members use their group again; a round with another member between makes a new one.
     assert (one.groups_made, two.groups_made, late.groups_made) == (2, 2, 1)
 
@@ -152,13 +162,14 @@ def test_receivers_get_every_version_and_a_late_one_gets_what_is_lent(lending: L
 def test_what_is_trained_is_not_lent_until_it_is_published(lending: Lending) -> None:
     receiver = lending.receiver("one")
     lending.publish(["one"])
+    old = lending.version
     lending.train(0)
     waiting = receiver.start()
     with pytest.raises(TimeoutError):
         waiting.result(1.0)  # nobody sends weights that have changed since
     lending.publish([])
     assert waiting.result(PATIENCE_S) is None  # it is told that there are newer ones
-    assert receiver.receive() == (1, lending.sums())
+    assert receiver.receive() == (lending.version, lending.sums()) and lending.version == old + 1
 
 
 def test_a_receiver_that_dies_in_a_round_takes_nobody_with_it(lending: Lending) -> None:
@@ -169,10 +180,10 @@ def test_a_receiver_that_dies_in_a_round_takes_nobody_with_it(lending: Lending) 
     first = survivor.result(PATIENCE_S)
     if isinstance(first, str):  # else all were on their way before it was seen: these weights are small
         first = one.receive()
-    assert first == (0, lending.sums())
+    assert first == (lending.version, lending.sums())
     lending.train(0)
     lending.publish(["one"])
-    assert one.receive() == (1, lending.sums())
+    assert one.receive() == (lending.version, lending.sums())
 
 
 def test_a_receiver_that_never_meets_the_others_is_given_up(lending: Lending) -> None:
@@ -181,7 +192,7 @@ def test_a_receiver_that_never_meets_the_others_is_given_up(lending: Lending) ->
     newest = ray.get(lending.store.newest.remote())
     silent = lending.store.join.remote(newest.token, "silent", 1)  # it joins, and is never heard of again
     assert isinstance(one.receive(), str) and ray.get(silent) is not None
-    assert one.receive() == (0, lending.sums())  # after some patience with the other
+    assert one.receive() == (lending.version, lending.sums())  # after some patience with the other
 
 
 def test_the_learner_outlives_the_engines(lending: Lending) -> None:
@@ -190,4 +201,4 @@ def test_the_learner_outlives_the_engines(lending: Lending) -> None:
     lending.train(0)
     lending.open()
     lending.publish(["one"])
-    assert lending.receiver("one").receive() == (1, lending.sums())
+    assert lending.receiver("one").receive() == (lending.version, lending.sums())
