@@ -13,7 +13,8 @@ from rllib_agentic.algorithms.config import AgenticConfig
 from rllib_agentic.algorithms.keys import merge_section
 from rllib_agentic.algorithms.presets import PRESETS, algorithm_class
 from rllib_agentic.algorithms.sections import SECTIONS
-from rllib_agentic.cli.schedulers import make_scheduler
+from rllib_agentic.cli.places import Place, searched, with_value
+from rllib_agentic.cli.schedulers import make_scheduler, mutations
 from rllib_agentic.cli.search_space import count_trials, examples, read_space
 from rllib_agentic.components import Settings, parse_settings
 from rllib_agentic.errors import InputError, did_you_mean
@@ -89,7 +90,8 @@ class Experiment:
         name: of the experiment and of its folder.
         settings: as written.
         algorithm: the preset's class.
-        space: the configuration as written, with Tune's domains where it has search spaces.
+        space: the configuration as written, with Tune's domains where it has search spaces, and where a population
+            changes what the configuration does not set.
         config: the config of the run; of a sweep, that of one of its trials.
         follows: the experiment of the same file from whose end this one goes on.
     """
@@ -116,6 +118,12 @@ class Experiment:
         """What trials are compared by."""
         held_out = self.config.evaluation_interval or self.config.evaluation_at_start
         return self.settings.metric or f"{'evaluation' if held_out else 'env_runners'}/success_rate"
+
+    @property
+    def places(self) -> list[Place]:
+        """Where trials differ: what is searched, and what a population changes."""
+        found = [place for place, _ in searched(self.space)]
+        return [*found, *(place for place in mutations(self.settings.scheduler) if place not in found)]
 
     @property
     def param_space(self) -> dict[str, Any]:
@@ -180,8 +188,9 @@ def _read(name: str, entry: Any, overrides: Mapping[str, Any]) -> Experiment:
     if settings.run not in PRESETS:
         raise InputError(f"run: unknown algorithm {settings.run!r}. {did_you_mean(settings.run, PRESETS)}")
     algorithm = algorithm_class(settings.run)
-    space = read_space(settings.config)
-    config = None
+    space, config = read_space(settings.config), None
+    for place, domain in mutations(settings.scheduler).items():
+        space = space if _is_set(space, place) else with_value(space, place, domain)
     for example in examples(space):
         checked = algorithm.get_default_config()
         faults += [fault for fault in _config_faults(checked, {**example, "env": settings.env}) if fault not in faults]
@@ -194,6 +203,14 @@ def _read(name: str, entry: Any, overrides: Mapping[str, Any]) -> Experiment:
     experiment = Experiment(name, settings, algorithm, space, config)
     make_scheduler(settings.scheduler, metric=experiment.metric, mode=settings.mode)
     return experiment
+
+
+def _is_set(space: Any, place: Place) -> bool:
+    for key in place:
+        if not isinstance(space, Mapping) or key not in space:
+            return False
+        space = space[key]
+    return True
 
 
 def _config_faults(config: AgenticConfig, given: Mapping[str, Any]) -> list[str]:

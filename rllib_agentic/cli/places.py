@@ -39,6 +39,21 @@ def fill(space: Any, values: Mapping[Place, Any]) -> Any:
     return filled(space, ())
 
 
+def with_value(config: Any, place: Place, value: Any) -> Any:
+    """A copy of the configuration with a value at a place, which need not be there yet.
+
+    Example:
+        >>> with_value({"loss": {"type": "ppo_clip"}}, ("loss", "clip_low"), 0.2)
+        {'loss': {'type': 'ppo_clip', 'clip_low': 0.2}}
+    """
+    if not place:
+        return copy.deepcopy(value)
+    (key, *rest), changed = place, copy.copy(config)
+    there = config[key] if isinstance(key, int) else config.get(key, {})
+    changed[key] = with_value(there, tuple(rest), value)
+    return changed
+
+
 def at(config: Any, place: Place) -> Any:
     """What a trial's configuration has at a place of the search space."""
     for key in place:

@@ -18,7 +18,7 @@ from rllib_agentic.algorithms.checkpoints import find_checkpoint
 from rllib_agentic.cli.experiment import Experiment
 from rllib_agentic.cli.interrupt import InterruptStopper, stops_on_interrupt
 from rllib_agentic.cli.outcome import TrialOutcome, flat_metrics, judge
-from rllib_agentic.cli.places import Place, at, searched
+from rllib_agentic.cli.places import Place, at
 from rllib_agentic.cli.schedulers import EndNotes, goes_on, leave_ended, make_scheduler
 from rllib_agentic.errors import InputError
 from rllib_agentic.tracking.params import flat_params, plain
@@ -98,8 +98,7 @@ def _start_of(experiment: Experiment) -> str | None:
 
 def outcomes_of(experiment: Experiment, trials: Sequence[Any], stopper: InterruptStopper) -> list[TrialOutcome]:
     """What has come of Tune's trials so far."""
-    places = [path for path, _ in searched(experiment.space)]
-    return [_outcome(trial, experiment.settings.pass_criteria, stopper, places) for trial in trials]
+    return [_outcome(trial, experiment.settings.pass_criteria, stopper, experiment.places) for trial in trials]
 
 
 def _trial_name(experiment: str, trial: Any) -> str:

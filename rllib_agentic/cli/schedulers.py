@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,13 @@ from ray.tune import Callback
 from ray.tune.schedulers import TrialScheduler
 
 from rllib_agentic.cli.interrupt import InterruptStopper
+from rllib_agentic.cli.places import Place
 from rllib_agentic.cli.search_space import read_space
 from rllib_agentic.errors import InputError, did_you_mean
 from rllib_agentic.tracking.trial_folder import trial_folder
 
 END_NOTE = "ended.json"
+_MUTATIONS, _BOUNDS = "hyperparam_mutations", "hyperparam_bounds"
 
 _ALIASES = {
     "asha": "ASHAScheduler",
@@ -30,6 +32,10 @@ _ALIASES = {
 
 def make_scheduler(spec: str | Mapping[str, Any] | None, *, metric: str, mode: str) -> TrialScheduler:
     """The scheduler that ``scheduler`` in a YAML file asks for.
+
+    Where the arguments do not say otherwise, time is counted in training iterations, whatever a scheduler's own default
+    (a population's is seconds, which differ from machine to machine), and results without the metric are passed over:
+    an iteration without an evaluation reports nothing that is held out.
 
     Args:
         spec: a class of ``ray.tune.schedulers`` by name (or ``asha``, ``pbt``, ``hyperband``, ``pb2``, ``fifo``,
@@ -55,12 +61,52 @@ def make_scheduler(spec: str | Mapping[str, Any] | None, *, metric: str, mode: s
         raise InputError(
             f"scheduler.{unknown[0]}: {name} takes no such argument. {did_you_mean(unknown[0], arguments)}"
         )
-    wanted = {"metric": metric, "mode": mode} if cls is not known.FIFOScheduler else {}
+    wanted: dict[str, Any] = {"metric": metric, "mode": mode, "time_attr": "training_iteration", "require_attrs": False}
     defaults = {key: value for key, value in wanted.items() if key in takes}
     try:
         return cls(**(defaults | read_space(given, "scheduler")))
     except (TypeError, ValueError, AssertionError) as error:
         raise InputError(f"scheduler: {name}: {error}") from error
+
+
+def mutations(spec: str | Mapping[str, Any] | None) -> dict[Place, Any]:
+    """What a population changes: the place in the configuration, and the domain that its first value is drawn from.
+
+    Raises:
+        InputError: a value is no domain, and no list to choose from (``pb2``: of the lowest and the highest value).
+
+    Example:
+        >>> found = mutations({"type": "pbt", "hyperparam_mutations": {"loss": {"clip_low": [0.1, 0.2]}}})
+        >>> found[("loss", "clip_low")].categories
+        [0.1, 0.2]
+    """
+    given = spec if isinstance(spec, Mapping) else {}
+    return {
+        place: _first_value(value, bounds=name == _BOUNDS, where=f"scheduler.{name}.{'.'.join(map(str, place))}")
+        for name in (_MUTATIONS, _BOUNDS)
+        for place, value in _leaves(given.get(name) or {}, ())
+    }
+
+
+def _leaves(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
+    if not isinstance(value, Mapping):
+        yield place, value
+    else:
+        for key, part in value.items():
+            yield from _leaves(part, (*place, key))
+
+
+def _first_value(value: Any, *, bounds: bool, where: str) -> Any:
+    from ray import tune
+    from ray.tune.search.sample import Domain
+
+    read = read_space(value, where)
+    if isinstance(read, Domain):
+        return read
+    if not isinstance(read, list) or len(read) < 1 or (bounds and len(read) != 2):
+        expected = "[LOWEST, HIGHEST]" if bounds else "a list of values, or a call such as tune.uniform(0, 1)"
+        raise InputError(f"{where}: expected {expected}, got {value!r}")
+    return tune.uniform(*read) if bounds else tune.choice(read)
 
 
 class EndNotes(Callback):

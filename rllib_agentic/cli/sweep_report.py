@@ -11,7 +11,7 @@ import yaml
 
 from rllib_agentic.cli.experiment import Experiment
 from rllib_agentic.cli.outcome import TrialOutcome
-from rllib_agentic.cli.places import fill, short_names
+from rllib_agentic.cli.places import short_names, with_value
 from rllib_agentic.tracking.history import read_history
 from rllib_agentic.tracking.params import plain
 from rllib_agentic.tracking.sweep import Sweep, SweepTrial
@@ -67,7 +67,9 @@ def _best_yaml(experiment: Experiment, sweep: Sweep, best: SweepTrial, outcome: 
     entry = plain(experiment.settings.model_dump(exclude_unset=True, mode="json"))
     for searching in ("num_samples", "scheduler", "metric", "mode", "max_concurrent_trials", "restore"):
         entry.pop(searching, None)
-    entry["config"] = fill(experiment.settings.config, values)
+    entry["config"] = experiment.settings.config
+    for place, value_there in values.items():
+        entry["config"] = with_value(entry["config"], place, value_there)
     text = yaml.safe_dump({f"{experiment.name}-best": plain(entry)}, sort_keys=False, allow_unicode=True)
     value = best.last(sweep.metric)
     return (

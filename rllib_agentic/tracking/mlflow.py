@@ -19,6 +19,7 @@ from rllib_agentic.tracking.mlflow_server import MLflowServer, checked_uri
 from rllib_agentic.tracking.open_runs import RunStatus
 from rllib_agentic.tracking.plot import plot_learning_curve
 from rllib_agentic.tracking.samples import sample_page
+from rllib_agentic.tracking.takeover import Takeovers
 from rllib_agentic.tracking.trial_folder import trial_folder
 
 RUN_FILE = "mlflow_run.json"
@@ -80,6 +81,7 @@ class AgenticMLflowCallback(Callback):
         self._parent: MLflowRun | None = None
         self._runs: dict[str, MLflowRun] = {}
         self._statuses: dict[str, RunStatus] = {}
+        self._takeovers = Takeovers()
 
     @property
     def places(self) -> dict[str, str]:
@@ -94,9 +96,12 @@ class AgenticMLflowCallback(Callback):
         self._several = (total_num_samples or 1) > 1
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Open the trial's run, or the one that it had before a resume."""
-        if trial.trial_id in self._runs:
-            return  # started again within this process: the steps tell
+        """Open the trial's run, or the one that it had before a resume; say so where a population changed it."""
+        change = self._takeovers.noticed(trial)
+        if trial.trial_id in self._runs:  # started again within this process: the steps tell
+            if change is not None:
+                self._runs[trial.trial_id].add_tag(change.tag, change.message)
+            return
         server = self._server or self._connect(trial)
         folder = trial_folder(trial)
         if self._parent is None and (self._several or len(trials) > 1):

@@ -18,6 +18,7 @@ from rich.text import Text
 from rllib_agentic.tracking.events import events_of
 from rllib_agentic.tracking.metrics import scalars
 from rllib_agentic.tracking.progress_rows import TrialRow
+from rllib_agentic.tracking.takeover import Takeovers
 
 _MOST_ROWS = 16
 
@@ -48,6 +49,7 @@ class ProgressCallback(Callback):
         self._rows: dict[str, TrialRow] = {}
         self._live: Live | None = None
         self._console: Console | None = None
+        self._takeovers = Takeovers()
 
     def setup(
         self, stop: Any = None, num_samples: int | None = None, total_num_samples: int | None = None, **info: Any
@@ -57,8 +59,10 @@ class ProgressCallback(Callback):
             self._stop = _numbers(stop)
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """A trial begins or goes on."""
-        self._row(trial)
+        """A trial begins or goes on, perhaps from another one's checkpoint."""
+        row = self._row(trial)
+        if (change := self._takeovers.noticed(trial)) is not None:
+            self._print(f"{row.name}: {change}", style="bold yellow")
         self._refresh()
 
     def on_trial_result(

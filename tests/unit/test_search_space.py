@@ -126,6 +126,9 @@ def test_schedulers_by_name_with_their_arguments() -> None:
         mode="max",
     )
     assert isinstance(pbt._hyperparam_mutations["lr"], Float)  # type: ignore[attr-defined]
+    assert pbt._time_attr == "training_iteration" and not pbt._require_attrs  # type: ignore[attr-defined]
+    timed = make_scheduler({"type": "median_stopping_rule", "time_attr": "time_total_s"}, metric="m", mode="max")
+    assert timed._time_attr == "time_total_s"  # type: ignore[attr-defined]
     assert type(make_scheduler(None, metric="m", mode="max")).__name__ == "FIFOScheduler"
     mistakes: list[tuple[Any, str]] = [
         ("ASHASchduler", "Did you mean 'ASHAScheduler'"),
@@ -138,6 +141,30 @@ def test_schedulers_by_name_with_their_arguments() -> None:
             make_scheduler(spec, metric="m", mode="max")
     with pytest.raises(InputError, match="Did you mean 'asha'"):
         experiment(scheduler="ash")
+
+
+def test_what_a_population_changes_is_searched_and_shown() -> None:
+    mutated = {
+        "lr": "tune.loguniform(1e-5, 1e-3)",
+        "loss": {"clip_low": [0.1, 0.2]},
+        "learner": {"weight_decay": [0.0]},
+    }
+    read = experiment(
+        config={"lr": 1.0e-4, "loss": {"type": "ppo_clip"}, "seed": {"grid_search": [0, 1]}},
+        scheduler={"type": "pbt", "perturbation_interval": 2, "hyperparam_mutations": mutated},
+    )
+    assert read.num_trials == 2 and read.space["lr"] == 1.0e-4  # what is set stays the first value
+    assert read.space["loss"]["type"] == "ppo_clip" and read.space["loss"]["clip_low"].categories == [0.1, 0.2]
+    assert set(read.places) == {("seed",), ("loss", "clip_low"), ("learner", "weight_decay"), ("lr",)}
+    mistakes: list[tuple[dict[str, Any], str]] = [
+        ({"loss": {"clip_lwo": [0.1]}}, "Did you mean 'clip_low'"),
+        ({"loss": {"clip_low": [0.1, -2.0]}}, r"loss\.clip_low"),
+        ({"lr": 0.1}, r"scheduler\.hyperparam_mutations\.lr: expected a list of values, or a call"),
+        ({"lr": "tune.uniform(0)"}, r"scheduler\.hyperparam_mutations\.lr: 'tune.uniform\(0\)'"),
+    ]
+    for wrong, message in mistakes:
+        with pytest.raises(InputError, match=message):
+            experiment(config={}, scheduler={"type": "pbt", "hyperparam_mutations": wrong})
 
 
 def outcome(folder: Path, name: str, lr: float, seed: int, successes: list[float]) -> TrialOutcome:
