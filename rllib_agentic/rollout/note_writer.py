@@ -18,6 +18,9 @@ from rllib_agentic.rl_module.model_settings import ModelSettings
 from rllib_agentic.trajectory.message import Message
 
 
+_MOST_TOKENS = 8192
+
+
 class NoteWriter(Protocol):
     """Writes a text from a conversation. What it writes is context to the policy, and never trained."""
 
@@ -45,7 +48,7 @@ class EngineWriter:
     engine: TurnSampler
     renderer: Renderer
     temperature: float = 0.0
-    max_context_tokens: int = 8192
+    max_context_tokens: int = _MOST_TOKENS
 
     async def write(self, messages: Sequence[Message], max_tokens: int, seed: int) -> str:
         """See :class:`NoteWriter`."""
@@ -81,6 +84,10 @@ def load_writer(model: Mapping[str, Any], device: Any) -> EngineWriter:
     from rllib_agentic.rl_module.model_loading import load_model, load_stop_ids, load_tokenizer
 
     settings = parse_settings(ModelSettings, model, "context.model")
-    tokenizer = load_tokenizer(settings)
-    engine = HFEngineSettings().build(load_model(settings, seed=0).to(device), tokenizer)
-    return EngineWriter(engine, renderer_for(tokenizer, stop_ids=load_stop_ids(settings)))
+    tokenizer, loaded = load_tokenizer(settings), load_model(settings, seed=0).to(device)
+    positions = getattr(loaded.config.get_text_config(), "max_position_embeddings", None) or _MOST_TOKENS
+    return EngineWriter(
+        HFEngineSettings().build(loaded, tokenizer),
+        renderer_for(tokenizer, stop_ids=load_stop_ids(settings)),
+        max_context_tokens=min(positions, _MOST_TOKENS),
+    )

@@ -73,9 +73,10 @@ def test_what_is_measured_in_a_run() -> None:
     assert collapse["mutual_information"] + 0.05 >= 0 and collapse["mutual_information"] < np.log(len(prompts))
 
 
-def test_going_back_restores_weights_under_a_new_version_and_other_settings(tmp_path: Path) -> None:
+@pytest.mark.parametrize("learners", [0, 1])  # in the algorithm's process, or an actor of its own
+def test_going_back_restores_weights_under_a_new_version_and_other_settings(tmp_path: Path, learners: int) -> None:
     drift = ALWAYS_RINGS | {"on_alarm": {"action": "rollback", "change": {"lr": 0.0}, "at_most": 1}}
-    algo = config(diagnostics={"drift": drift, "keep_every": 1}).build_algo()
+    algo = config(diagnostics={"drift": drift, "keep_every": 1}, num_learners=learners).build_algo()
     try:
         seen, events = [], []
         for _ in range(4):

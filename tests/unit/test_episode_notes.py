@@ -144,5 +144,7 @@ def test_a_writers_model_is_loaded_as_any_model() -> None:
     messages = [Message("user", "hello there")]
     first, second = (asyncio.run(load_writer(small, "cpu").write(messages, 6, 1)) for _ in range(2))
     assert first == second and first
+    short = load_writer(small | {"max_positions": 64}, "cpu")  # what the model has no positions for is cut out
+    assert asyncio.run(short.write([Message("user", "hello there " * 80)], 6, 1))
     with pytest.raises(InputError, match=r"context\.model\.presett"):
         load_writer({"presett": "tiny"}, "cpu")
