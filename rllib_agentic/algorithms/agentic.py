@@ -106,6 +106,7 @@ class Agentic(Algorithm):
         on_policy = self.offline_use == "never"
         self._diagnostics = Monitor(self._sections.diagnostics, self._sections.seed, on_policy=on_policy)
         last_good = LastGood(self._durable_folder() / "last_good")
+        last_good.clear()
         self._reactions = Reactions(self.config, self._diagnostics, last_good, self.learner_group)
         self._last_good = last_good
         self._publish_weights()
@@ -373,12 +374,14 @@ class Agentic(Algorithm):
         """Save, and close what was saved with a list of its files, so that a cut checkpoint is never taken for one."""
         saved = super().save_to_path(path, filesystem=filesystem, **kwargs)
         if Path(saved).is_dir():
+            self._last_good.copy_into(Path(saved))
             write_manifest(Path(saved))
         return saved
 
     def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
         """Restore, then publish the restored weights under their version."""
         super().restore_from_path(path, *args, **kwargs)
+        self._last_good.take_from(Path(path))
         self._publish_weights()
 
     def cleanup(self) -> None:

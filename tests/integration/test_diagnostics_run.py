@@ -104,6 +104,31 @@ def test_going_back_restores_weights_under_a_new_version_and_other_settings(tmp_
         resumed.stop()
 
 
+def test_a_resumed_run_goes_back_where_the_one_that_was_never_stopped_does(tmp_path: Path) -> None:
+    rolls_back = {"drift": ALWAYS_RINGS | {"on_alarm": "rollback"}, "keep_every": 2}
+    algo = config(diagnostics=rolls_back).build_algo()
+    try:
+        before = algo.save_to_path(str(tmp_path / "before"))
+        good = [(algo.train(), weights(algo))[1] for _ in range(3)][1]
+        saved = algo.save_to_path(str(tmp_path / "checkpoint"))
+        (event,) = algo.train()["events"]
+        assert "back to the last healthy weights" in event["message"] and equal(weights(algo), good)
+        after = (algo.train(), weights(algo))[1]
+        algo.restore_from_path(before)  # of a time without healthy weights: those of later are not its own
+        algo.train()
+        assert not algo._last_good.exists
+    finally:
+        algo.stop()
+    resumed = load_algorithm(saved)
+    try:
+        (event,) = resumed.train()["events"]
+        assert "back to the last healthy weights" in event["message"] and equal(weights(resumed), good)
+        resumed.train()
+        assert equal(weights(resumed), after)
+    finally:
+        resumed.stop()
+
+
 def test_a_change_that_cannot_be_made_stops_the_start() -> None:
     mistakes = [
         ({"model": {"preset": "smollm2"}}, r"on_alarm\.change\.model: cannot change while a run goes on"),
