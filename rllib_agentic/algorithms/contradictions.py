@@ -68,6 +68,8 @@ def contradictions(parts: Mapping[str, Any], config: Any) -> list[str]:
         if not isinstance(wanted, int) or wanted < 1:
             faults.append(f"config.{key}: expected a whole number of at least 1, got {wanted!r}")
     faults += _minibatch_faults(parts, config) + _lora_faults(parts) + _critic_faults(parts)
+    if not config.in_evaluation:
+        faults += _context_faults(parts) + _filter_faults(parts)
     if learner.recompute_old_logprobs and not parts["loss"].reads_old_logprobs:
         faults.append(f"config.learner.recompute_old_logprobs: has no effect with loss {_name(parts['loss'])!r}")
     if learner.kl.coefficient > 0 and learner.kl.place == "reward" and not parts["loss"].reads_old_logprobs:
@@ -99,6 +101,35 @@ def contradictions(parts: Mapping[str, Any], config: Any) -> list[str]:
                 env_class(env)
             except InputError as error:
                 faults.append(str(error))
+    return faults
+
+
+def _context_faults(parts: Mapping[str, Any]) -> list[str]:
+    wanted, limit = getattr(parts["context"], "max_tokens", None), parts["rollout"].max_context_tokens
+    if wanted is None or wanted <= limit:
+        return []
+    return [
+        f"config.context.max_tokens: {wanted} is more than the {limit} of config.rollout.max_context_tokens, so "
+        "episodes end before it is reached"
+    ]
+
+
+def _filter_faults(parts: Mapping[str, Any]) -> list[str]:
+    """Filters that would keep all groups whatever they are like, or none."""
+    rollout, faults = parts["rollout"], []
+    for number, chosen in enumerate(parts["filters"]):
+        where = f"config.filters[{number}]"
+        k, groups = getattr(chosen, "k", None), rollout.groups_per_iteration
+        if k is not None and k > groups:
+            faults.append(
+                f"{where}.k: {k} is more than the {groups} groups of config.rollout.groups_per_iteration, so all "
+                "are kept"
+            )
+        if rollout.group_size < 2 and getattr(chosen, "needs_groups", False):
+            faults.append(
+                f"{where}: the members of a group are compared, so config.rollout.group_size must be at least 2, got "
+                f"{rollout.group_size}: no group would be kept"
+            )
     return faults
 
 

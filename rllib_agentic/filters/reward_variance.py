@@ -90,6 +90,11 @@ class RewardVariance(Settings):
             raise ValueError(f"rule {self.rule!r} keeps the largest scores; use top_k, fraction or threshold")
         return self
 
+    @property
+    def needs_groups(self) -> bool:
+        """Whether a group of one is never kept: it has no spread."""
+        return self.zero_variance == "drop"
+
     def __call__(self, groups: Groups) -> FilterResult:
         """See :class:`~rllib_agentic.filters.filter.GroupFilter`."""
         alive = [i for i, group in enumerate(groups) if any(t.invalid is None for t in group)]

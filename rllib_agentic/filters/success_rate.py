@@ -30,6 +30,11 @@ class SuccessRate(Settings):
             raise ValueError(f"'above' ({self.above}) must be smaller than 'below' ({self.below})")
         return self
 
+    @property
+    def needs_groups(self) -> bool:
+        """A group of one is solved always or never."""
+        return True
+
     def __call__(self, groups: Groups) -> FilterResult:
         """See :class:`~rllib_agentic.filters.filter.GroupFilter`."""
         keep = [

@@ -17,7 +17,6 @@ from rllib_agentic.rendering.renderer import Renderer
 from rllib_agentic.rl_module.model_settings import ModelSettings
 from rllib_agentic.trajectory.message import Message
 
-
 _MOST_TOKENS = 8192
 
 

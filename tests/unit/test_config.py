@@ -37,6 +37,30 @@ def test_every_fault_is_in_one_message_with_the_nearest_name() -> None:  # UX01
         ({"rollout": {"top_p": 0.9}}, ["top_p", "truncate"]),  # AL17
         ({"rollout": {"top_k": 5}}, ["top_k", "truncate"]),
         ({"rollout": {"group_size": 4, "groups_per_iteration": 3}, "minibatch_size": 10}, ["minibatch_size", "12"]),
+        (
+            {"rollout": {"max_context_tokens": 512}, "context": {"type": "summary", "max_tokens": 600}},
+            ["context.max_tokens", "600", "512"],
+        ),
+        (
+            {"rollout": {"groups_per_iteration": 4}, "filters": [{"type": "reward_variance", "rule": "top_k", "k": 8}]},
+            ["filters[0].k", "8 is more than the 4 groups"],
+        ),
+        (
+            {
+                "advantages": {"type": "reinforce_pp"},
+                "rollout": {"group_size": 1},
+                "filters": [{"type": "overlong"}, {"type": "success_rate"}],
+            },
+            ["filters[1]", "group_size must be at least 2"],
+        ),
+        (
+            {
+                "advantages": {"type": "reinforce_pp"},
+                "rollout": {"group_size": 1},
+                "filters": [{"type": "reward_variance"}],
+            },
+            ["filters[0]", "no group would be kept"],
+        ),
         ({"rollout": {"group_size": 4, "groups_per_iteration": 3}, "minibatch_size": 24}, ["minibatch_size", "12"]),
         ({"learner": {"lr": 1e-6}}, ["learner.lr", "config.lr"]),
         ({"lr": "fast"}, ["lr", "'fast'"]),
