@@ -19,7 +19,10 @@ _MASTER_BYTES = 16  # float32 weight, gradient and two Adam moments
 # the MLP. Fitted to measured peaks of SmolLM2-135M (docs/scaling.md), which include what the allocator cannot reuse.
 _OF_HIDDEN, _OF_MLP = 27, 4
 _CHECKPOINTED = 0.32  # the part of it that is left at the peak with gradient checkpointing
-_CACHE_SLACK = 1.25  # engine hf grows its buffers by a quarter
+# Engine hf grows its buffers by a quarter, and not all that is outgrown is used again. A pass needs of each token in its
+# batch so many hidden sizes and so many widths of the MLP. Fitted in the same way.
+_CACHE_SLACK = 1.5
+_PASS_OF_HIDDEN, _PASS_OF_MLP = 25, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,8 @@ def estimate_memory(config: AgenticConfig) -> dict[str, Any]:
         cached = _live_episodes(config, max(config.num_env_runners, 1)) * sections.rollout.max_context_tokens
         cached = min(cached, getattr(sections.engine, "max_cached_tokens", cached))
         cache = _CACHE_SLACK * cached * _cache_bytes(shape, width)
-        passed = getattr(sections.engine, "max_batch_tokens", 2048) * (10 * shape.hidden + 4 * shape.mlp) * width
+        per_token = _PASS_OF_HIDDEN * shape.hidden + _PASS_OF_MLP * shape.mlp
+        passed = getattr(sections.engine, "max_batch_tokens", 2048) * per_token * width
         found["env_runner_gb"] = round((shape.parameters * width + cache + passed) * gb, 2)
     else:
         engine = sections.engine

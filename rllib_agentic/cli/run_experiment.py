@@ -19,7 +19,7 @@ from rllib_agentic.cli.experiment import Experiment
 from rllib_agentic.cli.interrupt import InterruptStopper, stops_on_interrupt
 from rllib_agentic.cli.outcome import TrialOutcome, flat_metrics, judge
 from rllib_agentic.cli.places import Place, at
-from rllib_agentic.cli.schedulers import EndNotes, goes_on, leave_ended, make_scheduler
+from rllib_agentic.cli.schedulers import EndNotes, goes_on, make_scheduler, prepare_resume
 from rllib_agentic.errors import InputError
 from rllib_agentic.tracking.params import flat_params, plain
 
@@ -53,7 +53,7 @@ def run(
     resume = ResumeConfig.ResumeType.RESUME
     scheduler = make_scheduler(settings.scheduler, metric=experiment.metric, mode=settings.mode)
     if begun:
-        leave_ended(scheduler, lambda trial: goes_on(trial, stopper))
+        prepare_resume(scheduler, lambda trial: goes_on(trial, stopper))
     redirected = contextlib.redirect_stdout(sys.stderr) if keep_stdout_clean else contextlib.nullcontext()
     with stops_on_interrupt(stopper), redirected:
         analysis = tune.run(

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ray.tune import Callback
-from ray.tune.schedulers import TrialScheduler
+from ray.tune.schedulers import AsyncHyperBandScheduler, TrialScheduler
 
 from rllib_agentic.cli.interrupt import InterruptStopper
 from rllib_agentic.cli.places import Place
 from rllib_agentic.cli.search_space import read_space
 from rllib_agentic.errors import InputError, did_you_mean
+from rllib_agentic.tracking.history import read_history
 from rllib_agentic.tracking.trial_folder import trial_folder
 
 END_NOTE = "ended.json"
@@ -147,19 +148,24 @@ def goes_on(trial: Any, stopper: InterruptStopper) -> bool:
     return reason == "interrupt" or (reason == "criteria" and not stopper.reached(trial.last_result or {}))
 
 
-def leave_ended(scheduler: TrialScheduler, goes_on: Callable[[Any], bool]) -> TrialScheduler:
-    """Make a scheduler leave alone what a resumed experiment brings back and is done already.
+def prepare_resume(scheduler: TrialScheduler, goes_on: Callable[[Any], bool]) -> TrialScheduler:
+    """Make a scheduler take over an experiment that was begun in another session.
 
-    Tune can resume all finished trials or none; a resumed one trains an iteration before anybody looks at its stop
-    criteria.
+    What is done already it leaves alone: Tune can resume all finished trials or none, and a resumed one trains an
+    iteration before anybody looks at its stop criteria. And since Tune keeps no scheduler's memory, ASHA is told what
+    every trial had reported: else the next ones would be judged by nobody.
     """
     add = scheduler.on_trial_add
 
     def on_trial_add(controller: Any, trial: Any) -> None:
-        if trial.last_result and not goes_on(trial):
+        ended = trial.last_result and not goes_on(trial)
+        if ended:
             trial.set_status("TERMINATED")
-        else:
+        if not ended or isinstance(scheduler, AsyncHyperBandScheduler):
             add(controller, trial)
+        if isinstance(scheduler, AsyncHyperBandScheduler):
+            for result in read_history(trial_folder(trial)):
+                scheduler.on_trial_result(controller, trial, result)  # what it says was said before
 
     scheduler.on_trial_add = on_trial_add  # type: ignore[method-assign]
     return scheduler

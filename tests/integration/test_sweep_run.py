@@ -98,7 +98,8 @@ def test_asha_gives_a_bad_trial_up(tmp_path: Path) -> None:
         "criteria",
         "scheduler",
     ]
-    assert iterations(go(sweep)) == [1, 4]  # what ASHA gave up stays so
+    (Path(bad.folder) / END_NOTE).write_text(json.dumps({"reason": "interrupt"}))  # as if it had been broken off
+    assert iterations(go(sweep)) == [2, 4]  # it goes on, and is judged by what the good one did before
 
 
 def test_a_population_takes_over_the_better_trial(tmp_path: Path) -> None:
