@@ -1,7 +1,7 @@
 """The memory calculator of ``rllib train file F --dry-run`` against measured peaks, on the CPU.
 
     python benchmarks/memory.py                  # SmolLM2-135M: learner at two sizes of a micro-batch, runner
-    python benchmarks/memory.py --model tiny
+    python benchmarks/memory.py --model 52m      # twelve layers of width 512: nothing was fitted to this one
 
 Every measurement is a process of its own: the largest resident set while it takes two optimizer steps (or while engine
 ``hf`` plays one turn for many episodes), less what the process had before the model was loaded.
@@ -35,6 +35,10 @@ from rllib_agentic.rl_module.llm_rl_module import LLMTorchRLModule
 from rllib_agentic.trajectory import Row
 
 ROW_TOKENS = 512
+MODELS: dict[str, dict[str, Any]] = {
+    "smollm2": {"preset": "smollm2"},
+    "52m": {"preset": "tiny", "hidden_size": 512, "num_layers": 12, "num_heads": 8},
+}
 
 
 def peak_gb() -> float:
@@ -50,7 +54,7 @@ def config_of(case: dict[str, Any]) -> GRPOConfig:
         .environment("bandit")
         .update_from_dict(
             {
-                "model": {"preset": case["model"], "gradient_checkpointing": case.get("checkpointing", False)},
+                "model": {**MODELS[case["model"]], "gradient_checkpointing": case.get("checkpointing", False)},
                 "learner": {"max_tokens_per_micro_batch": case.get("tokens", ROW_TOKENS)},
                 "rollout": {
                     "max_context_tokens": case.get("context", ROW_TOKENS),
@@ -71,7 +75,7 @@ def measure(case: dict[str, Any]) -> float:
         observation_space=gym.spaces.Box(0, 1, (1,)),
         action_space=gym.spaces.Discrete(2),
         model_config={
-            "preset": case["model"],
+            **MODELS[case["model"]],
             "value_head": False,
             "gradient_checkpointing": case.get("checkpointing", False),
         },
@@ -116,7 +120,7 @@ def _play(module: LLMTorchRLModule, case: dict[str, Any]) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=("tiny", "smollm2"), default="smollm2")
+    parser.add_argument("--model", choices=MODELS, default="smollm2")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     model = options.model
@@ -124,7 +128,7 @@ def main() -> None:
         {"part": "learner", "model": model, "tokens": 512},
         {"part": "learner", "model": model, "tokens": 2048},
         {"part": "learner", "model": model, "tokens": 2048, "checkpointing": True},
-        {"part": "env_runner", "model": model, "context": 512, "episodes": 32},
+        *({"part": "env_runner", "model": model, "context": 512, "episodes": number} for number in (4, 16, 32, 48)),
     ]
     found = []
     for case in cases:

@@ -19,8 +19,8 @@ _MASTER_BYTES = 16  # float32 weight, gradient and two Adam moments
 # the MLP. Fitted to measured peaks of SmolLM2-135M (docs/scaling.md), which include what the allocator cannot reuse.
 _OF_HIDDEN, _OF_MLP = 27, 4
 _CHECKPOINTED = 0.32  # the part of it that is left at the peak with gradient checkpointing
-# Engine hf grows its buffers by a quarter, and not all that is outgrown is used again. A pass needs of each token in its
-# batch so many hidden sizes and so many widths of the MLP. Fitted in the same way.
+# Engine hf grows its buffers by a quarter, and not all that is outgrown is used again. A pass needs of each token in
+# its batch so many hidden sizes and so many widths of the MLP. Fitted in the same way.
 _CACHE_SLACK = 1.5
 _PASS_OF_HIDDEN, _PASS_OF_MLP = 25, 10
 
