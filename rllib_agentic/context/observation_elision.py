@@ -32,6 +32,7 @@ class ObservationElision(ContextSettings):
         every: how many are shortened at once; more of them make longer segments, which the engine prefills less.
         max_tokens: shorten only once the context would be longer; None shortens by turns alone.
         max_chars: characters that remain of a shortened observation, from its beginning.
+        mark: what stands for the rest, such as ``...``; where None, how many characters were left out.
 
     Example:
         >>> ObservationElision(max_chars=8).shorten(Message("user", "You see a door, a key and a very long corridor."))
@@ -42,6 +43,7 @@ class ObservationElision(ContextSettings):
     every: int = Field(default=1, ge=1)
     max_tokens: int | None = Field(default=None, ge=1)
     max_chars: int = Field(default=0, ge=0)
+    mark: str | None = None
 
     @model_validator(mode="after")
     def _one_rhythm(self) -> ObservationElision:
@@ -57,7 +59,8 @@ class ObservationElision(ContextSettings):
         """The message with its stand-in for content."""
         left_out = len(message.content) - self.max_chars
         more = "more " if self.max_chars else ""
-        short = f"{message.content[: self.max_chars]}[{left_out} {more}characters left out]"
+        mark = f"[{left_out} {more}characters left out]" if self.mark is None else self.mark
+        short = f"{message.content[: self.max_chars]}{mark}"
         return replace(message, content=short) if len(short) < len(message.content) else message
 
 

@@ -162,6 +162,8 @@ def test_what_is_short_already_opens_no_segment():
     assert ObservationElision(max_chars=10).shorten(message) == Message(
         "tool", "x" * 10 + "[90 more characters left out]", name="look"
     )
+    marked = ObservationElision(max_chars=2, mark="...")
+    assert [marked.shorten(Message("user", text)).content for text in ("Ways: Up.", "North")] == ["Wa...", "North"]
 
 
 # --- summary ---------------------------------------------------------------------------------------------------------
