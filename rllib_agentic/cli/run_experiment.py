@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -55,7 +56,8 @@ def run(
     if begun:
         prepare_resume(scheduler, lambda trial: goes_on(trial, stopper))
     redirected = contextlib.redirect_stdout(sys.stderr) if keep_stdout_clean else contextlib.nullcontext()
-    with stops_on_interrupt(stopper), redirected:
+    with stops_on_interrupt(stopper), redirected, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Consider boosting PBT performance")  # told to Trainables' authors
         analysis = tune.run(
             settings.run,
             name=experiment.name,
