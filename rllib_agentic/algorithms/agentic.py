@@ -360,7 +360,7 @@ class Agentic(Algorithm):
         super().set_state(state)
         if CONTROL_STATE in state:
             control = state[CONTROL_STATE]
-            self._budgets.set_state(control["curriculum"])
+            self._budgets.set_state(control["curriculum"], self.iteration)
             self._kept_tasks.set_state(control["kept_tasks"])
             self._sampler.set_state(control["sampler"])
             self._ahead.set_state(control["ahead"])

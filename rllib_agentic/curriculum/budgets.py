@@ -78,9 +78,28 @@ class Budgets:
         """What a checkpoint keeps."""
         return {env: dict(state) for env, state in self._states.items()}
 
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on where the state was taken."""
-        self._states |= {env: dict(part) for env, part in state.items() if env in self._curricula}
+    def set_state(self, state: Mapping[str, Any], completed: int) -> None:
+        """Go on where the state was taken, perhaps by a run with other curricula.
+
+        Args:
+            state: of :meth:`state`.
+            completed: iterations that the run had completed then.
+        """
+        for env, curriculum in self._curricula.items():
+            if env in state:
+                self._states[env] = _taken_over(curriculum, state[env], completed)
+
+
+def _taken_over(curriculum: Any, stored: Mapping[str, int], completed: int) -> CurriculumState:
+    """A stored state as this curriculum understands it; what another kind of curriculum counted is nothing to it."""
+    if hasattr(curriculum, "state_after"):
+        after: CurriculumState = curriculum.state_after(completed)
+        return after
+    fresh = curriculum.initial_state()
+    if stored.keys() != fresh.keys():
+        return fresh
+    last = len(curriculum.max_turns) - 1 if hasattr(curriculum, "max_turns") else stored["stage"]
+    return {**stored, "stage": min(stored["stage"], last)}
 
 
 def watched(curriculum: object) -> str:

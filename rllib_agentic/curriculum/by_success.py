@@ -110,9 +110,10 @@ class SuccessSampler:
         return {"drawn": self._drawn, "iterations": self._iterations, "seen": seen}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on where the state was taken."""
-        self._drawn, self._iterations = int(state["drawn"]), int(state["iterations"])
-        self._seen = {int(index): (float(a), float(b), int(at)) for index, (a, b, at) in state["seen"].items()}
+        """Go on where the state was taken; a run that chose its tasks otherwise knows nothing of them."""
+        self._drawn, self._iterations = int(state["drawn"]), int(state.get("iterations", 0))
+        seen = state.get("seen", {})
+        self._seen = {int(index): (float(a), float(b), int(at)) for index, (a, b, at) in seen.items()}
 
     def _counts(self, index: int) -> tuple[float, float]:
         a, b, at = self._seen.get(index, (0.0, 0.0, 0))

@@ -19,6 +19,10 @@ class FixedCurriculum(Settings):
 
     def initial_state(self) -> CurriculumState:
         """See :class:`~rllib_agentic.curriculum.schedule.Curriculum`."""
+        return self.state_after(0)
+
+    def state_after(self, completed: int) -> CurriculumState:
+        """The state after so many completed iterations: there is one stage."""
         return {"stage": 0}
 
     def budget(self, state: CurriculumState, default: int) -> int:

@@ -182,7 +182,41 @@ def test_each_environment_has_its_own_budget_and_hears_of_its_own_success() -> N
     ]  # fmt: skip
     assert str(changes[0]) == "stages: the interaction budget grows from 2 to 4 turns (stage 1)"
     again = Budgets(curricula, default=9)
-    again.set_state(json.loads(json.dumps(budgets.state())))
+    again.set_state(json.loads(json.dumps(budgets.state())), 2)
     assert again.metrics() == budgets.metrics() and again.metrics()["held/max_turns"] == 6.0
     alone: dict[str, Curriculum] = {"maze": FixedCurriculum()}
     assert Budgets(alone, 5).metrics() == {"max_turns": 5.0, "stage": 0.0}
+
+
+def test_a_run_that_goes_on_from_one_with_another_curriculum_begins_that_curriculum() -> None:
+    kinds: dict[str, Curriculum] = {
+        "fixed": FixedCurriculum(),
+        "stages": ScalingInterCurriculum(max_turns=(2, 4, 6), every=5),
+        "adaptive": AdaptiveCurriculum(max_turns=(3, 6, 9), min_iterations=1, patience=1),
+        "shorter": AdaptiveCurriculum(max_turns=(3, 6), min_iterations=1, patience=1),
+    }
+    expected = {  # after seven iterations, each solved
+        "fixed": {"fixed": 8, "stages": 4, "adaptive": 3, "shorter": 3},
+        "stages": {"fixed": 8, "stages": 4, "adaptive": 3, "shorter": 3},
+        "adaptive": {"fixed": 8, "stages": 4, "adaptive": 9, "shorter": 6},
+        "shorter": {"fixed": 8, "stages": 4, "adaptive": 6, "shorter": 6},
+    }
+    for before, after_by_kind in expected.items():
+        first = Budgets({"maze": kinds[before]}, default=8)
+        for iteration in range(1, 8):
+            first.advance(iteration, {"maze": 1.0}, {})
+        for after, budget in after_by_kind.items():
+            second = Budgets({"maze": kinds[after]}, default=8)
+            second.set_state(json.loads(json.dumps(first.state())), 7)
+            assert second["maze"] == budget, (before, after)
+            second.advance(8, {"maze": 0.0}, {})
+
+
+def test_tasks_chosen_by_success_go_on_from_a_run_that_chose_them_uniformly() -> None:
+    uniform = TASK_SAMPLERS.parse("uniform").make(env="a", split="train", num_tasks=9, seed=0)
+    uniform.draw(4)
+    chosen = TASK_SAMPLERS.parse("by_success").make(env="a", split="train", num_tasks=9, seed=0)
+    chosen.set_state(uniform.state())
+    assert chosen.metrics() == {"seen_share": 0.0} and len(chosen.draw(3)) == 3 and chosen.state()["drawn"] == 7
+    uniform.set_state(chosen.state())
+    assert uniform.state() == {"drawn": 7}
