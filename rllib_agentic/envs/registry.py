@@ -63,6 +63,14 @@ class EnvEntry:
 
 _BUILT_IN = (
     EnvEntry(
+        "alfworld",
+        "serve_envs.alfworld.env:AlfWorld",
+        "find, clean, heat, cool and place things in a household",
+        modules=("alfworld", "textworld", "fast_downward", "jericho", "tatsu", "mementos", "networkx"),
+        extra="alfworld",
+        unbound=("alfworld", "textworld", "jericho", "fast-downward-textworld"),
+    ),
+    EnvEntry(
         "babyai",
         "serve_envs.babyai.env:BabyAI",
         "carry out missions in rooms, seen from within",

@@ -15,6 +15,7 @@ import httpx
 import pytest
 from counter_env import CounterEnv, Ledger
 from http_service import served
+from installed import require_env
 
 from rllib_agentic.envs.agentgym_styles import AGENTGYM_STYLES
 from rllib_agentic.envs.hosting import EnvHost
@@ -227,3 +228,31 @@ def test_real_maze_takes_the_repositorys_actions() -> None:
             assert post(http, "/step", id=session, action=action)["observation"] == expected
             assert "no action" not in expected
         http.close()
+
+
+def test_real_alfworld_lists_what_can_be_said() -> None:
+    require_env("alfworld")
+    from serve_envs.alfworld.env import AlfWorld
+    from serve_envs.alfworld.household import KINDS
+
+    make = partial(AlfWorld, size="small", train=6, validation=6, test=6, processes=1)
+    try:
+        with served(make_http_app(EnvWorker(EnvHost(make)))) as url:
+            http = httpx.Client(base_url=f"{url}/agentgym", timeout=60, trust_env=False)
+            session = post(http, "/create")["id"]
+            seen = post(http, "/reset", id=session, game=3, world_type="Text")
+            twin = make()
+            told = twin.reset("train", 3, 0)
+            assert seen["observation"] == told.messages[-1].content
+            assert (seen["task_type"], seen["available_actions"]) == (KINDS[3], list(told.actions or ()))
+            while not seen["done"]:
+                action = twin.expert_action()
+                expected = twin.step(action)
+                seen = post(http, "/step", id=session, action=f"Thought: next.\nAction: {action}")
+                assert seen["observation"] == expected.observation.messages[0].content
+                assert seen["available_actions"] == list(expected.observation.actions or ())
+            assert seen["reward"] == 1.0
+            twin.close()
+            http.close()
+    finally:
+        AlfWorld.release()

@@ -22,6 +22,8 @@ from rllib_agentic.envs.registry import env_class, make_env
             9,
             False,
         ),
+        ("alfworld", {"size": "small", "processes": 1}, 3, 24, True),
+        ("alfworld", {"kinds": ["pick_two_obj_and_place"], "show_actions": True, "max_steps": 20}, 2, 3, False),
         ("textworld_express", {}, 9, 40, True),
         (
             "textworld_express",
