@@ -42,3 +42,34 @@ def test_every_preset_has_an_example_for_a_cpu() -> None:
 def test_published_settings_name_their_paper() -> None:
     published = Path(EXAMPLES, "published")
     assert all("arXiv:" in file.read_text(encoding="utf-8").splitlines()[0] for file in published.glob("*.yaml"))
+
+
+# arXiv:2509.08755: stages and their length, turns where fixed, group, tasks a step and an update, tokens a turn
+AGENTGYM_RL = {
+    "webarena": ([8, 12, 15], 80, 15, 4, 32, 4, 512),
+    "searchqa": ([5, 8, 10], 100, 5, 4, 32, 8, 512),
+    "textcraft": ([10, 20, 30], 100, 30, 8, 32, 8, 512),
+    "babyai": ([6, 13, 20], 100, 20, 4, 32, 8, 512),
+    "sciworld": ([10, 20, 30], 100, 20, 8, 16, 8, 200),
+}
+
+
+@pytest.mark.parametrize("size", ["3b", "7b"])
+@pytest.mark.parametrize("env", sorted(AGENTGYM_RL))
+def test_agentgym_rl_is_trained_with_its_published_numbers(env: str, size: str) -> None:
+    stages, every, turns, group, tasks, tasks_an_update, tokens = AGENTGYM_RL[env]
+    for kind in ("fixed", "scaling_inter"):
+        file = FILES[f"published/agentgym_rl_{env}_{size}_{kind}"]
+        (experiment,) = read_experiments(read_experiment_file(str(file)), str(file))
+        sections = experiment.config.sections()
+        rollout, learner = sections.rollout, sections.learner
+        assert (rollout.group_size, rollout.groups_per_iteration, rollout.max_tokens_per_turn) == (group, tasks, tokens)
+        assert learner.minibatches * tasks_an_update == tasks and learner.kl.coefficient == 0.001
+        budgets = sections.budgets([env])
+        seen = []
+        for iteration in range(1, 2 * every + 2):
+            seen.append(budgets[env])
+            budgets.advance(iteration, {}, {})
+        grown = [stages[0]] * every + [stages[1]] * every + [stages[2]]
+        assert seen == (grown if kind == "scaling_inter" else [turns] * len(seen))
+        assert experiment.config.lr == 1e-6 and rollout.temperature == 1.0
