@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -152,6 +153,12 @@ class SearchQA:
             return f"answer: {question.accepted[0]}"
         query, title = question.lookups[at]
         return f"open: {title}" if opening else f"search: {query}"
+
+    def random_action(self, draw: random.Random) -> str:
+        """A search, a page or the answer that some question of the splits wants, whatever is asked now."""
+        question = draw.choice([one for questions in self._splits.values() for one in questions])
+        query, title = draw.choice(question.lookups)
+        return draw.choice((f"search: {query}", f"open: {title}", f"answer: {question.accepted[0]}"))
 
     def _running(self) -> Question:
         if self._question is None:

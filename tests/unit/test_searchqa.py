@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 
 import pytest
@@ -9,6 +10,7 @@ from installed import require_env
 
 require_env("searchqa")
 
+from rllib_agentic.envs.baselines import expert_policy, random_policy, score  # noqa: E402
 from serve_envs.searchqa.actions import read_action  # noqa: E402
 from serve_envs.searchqa.env import SearchQA  # noqa: E402
 from serve_envs.searchqa.library import Library, open_library  # noqa: E402
@@ -168,3 +170,17 @@ def test_half_an_answer_pays_half_where_f1_is_asked_for() -> None:
     result = env.step(f"answer: {part}")
     assert 0 < result.reward == result.metrics["f1"] < 1
     assert not result.success
+
+
+def test_random_actions_are_well_formed_and_the_experts_are_right(env: SearchQA) -> None:
+    draw = random.Random(0)
+    verbs = set()
+    for index in range(40):
+        env.reset("test", index, 0)
+        action = env.random_action(draw)
+        verbs.add(action.partition(":")[0])
+        result = env.step(action)
+        assert result.metrics == {"invalid_action": 0.0, "failed_action": 0.0} or result.terminated
+    assert verbs == {"search", "open", "answer"}
+    assert score(env, expert_policy, "test", max_turns=100, episodes=40).success == 1.0
+    assert score(env, random_policy(0), "test", max_turns=20, episodes=40).success <= 0.1
