@@ -101,7 +101,7 @@ TRAIN = ["train", "--algo", "GRPO", "--env", "frozenlake", "--config", '{"env_co
         (["evaluate", "no/such", "--save-info"], "--out"),
         (["evaluate", "no/such", "--out", "no/such/place.json"], "no folder"),
         (["evaluate", "expert"], "--env"),
-        (["evaluate", "random", "--env", "searchqa"], "random_action"),
+        (["evaluate", "random", "--env", "wordle"], "random_action"),
         (["evaluate", "random", "--env", "maze", "--split", "tests"], "validation"),
         (["evaluate", "expert", "--env", "maze", "--algo", "GRPO"], "--algo"),
         (["evaluate", "expert", "--env", "maze", "--steps", "5"], "--episodes"),
