@@ -6,12 +6,15 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from typing import Any
 
 from rllib_agentic.envs.env import EnvSchema, Observation, StepResult
 from rllib_agentic.trajectory.message import Message
 from serve_envs.child import Child
+
+_TESTS = os.path.dirname(os.path.abspath(__file__))
 
 
 class Sleeper:
@@ -23,6 +26,9 @@ class Sleeper:
 
     def ids(self) -> tuple[int, int]:
         return os.getpid(), self._process.pid
+
+    def where(self) -> str:
+        return self.folder
 
 
 class HoldingEnv:
@@ -39,7 +45,7 @@ class HoldingEnv:
             version="1",
             splits={"train": 1000},
             splits_hash="0",
-            action_format="look, die or end",
+            action_format="look, die, end, or where",
             lists_actions=False,
         )
 
@@ -49,6 +55,8 @@ class HoldingEnv:
         self._port.bind(("127.0.0.1", 0))
         self._port.listen()
         if self._child:
+            if _TESTS not in sys.path:  # as in a replica: the class travelled there by value, its child imports it
+                sys.path.append(_TESTS)
             self._process: Any = Child("holding_env:Sleeper", {"own_session": index % 2 == 1})
             own, under = self._process.call("ids")
             return Observation((Message("user", f"{own} {under}"),))
@@ -61,6 +69,8 @@ class HoldingEnv:
             raise RuntimeError("my process was killed")
         if self._child:
             self._process.call("ids")
+        if action == "where":
+            return StepResult(Observation((Message("user", self._process.call("where")),)))
         return StepResult(Observation((Message("user", "fine"),)), terminated=action == "end")
 
     def close(self) -> None:
