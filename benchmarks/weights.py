@@ -25,7 +25,6 @@ import torch
 import torch.distributed as dist
 from rich.console import Console
 from rich.table import Table
-from safetensors import safe_open
 from safetensors.torch import save_file
 
 from rllib_agentic.learner.weight_lender import WeightLender
@@ -52,6 +51,8 @@ class Replica:
 
     def from_object_store(self, box: list[Any]) -> int:
         """Fetch, write to shared memory, read in the worker."""
+        from safetensors import safe_open  # its class does not travel with this one
+
         tensors = {n: to_tensor(a) for n, a in checkpoint_names(ray.get(box[0])).items()}
         sums = sample_checksums(tensors)
         handle, path = tempfile.mkstemp(suffix=".safetensors", dir="/dev/shm")
