@@ -29,6 +29,7 @@ from rllib_agentic.trajectory.turn import FinishReason, Ids, Turn
 
 NO_IDS: Ids = np.zeros(0, np.int32)
 TIMED_OUT = "episode_timeout"
+PROMPT_TOO_LONG = "prompt_too_long"
 """Why an episode is invalid that took longer than ``episode_timeout_s``."""
 
 
@@ -335,7 +336,7 @@ class _Episode:
     def trajectory(self, seconds: float) -> Trajectory:
         sampled_nothing = not any(len(t.action_ids) for t in self.turns)
         if self.invalid is None and sampled_nothing:
-            self.fail("prompt_too_long")
+            self.fail(PROMPT_TOO_LONG)
         return Trajectory(
             task=self.plan.task,
             group_id=self.plan.group_id,

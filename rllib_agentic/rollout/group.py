@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 from collections.abc import Sequence
 
-from rllib_agentic.rollout.episode import TIMED_OUT, EpisodePlan, Rollout
+from rllib_agentic.rollout.episode import PROMPT_TOO_LONG, TIMED_OUT, EpisodePlan, Rollout
 from rllib_agentic.rollout.seeds import seed_of
 from rllib_agentic.trajectory.trajectory import Task, Trajectory
 
@@ -42,7 +42,8 @@ async def play(
 
     Episodes do not wait for one another. An invalid episode is drawn again, up to ``max_attempts`` times in all, and
     its last attempt is returned; ``metrics["attempts"]`` says how many there were. One that took longer than
-    ``episode_timeout_s`` is not: everyone would wait for it as long once more.
+    ``episode_timeout_s`` is not: everyone would wait for it as long once more. Nor is one whose prompt is too long: it
+    would be as long again.
 
     Args:
         rollout: what all episodes share.
@@ -57,7 +58,10 @@ async def play(
     async def attempt(plan: EpisodePlan) -> Trajectory:
         async with gate:
             attempts, trajectory = 1, await rollout.run(plan)
-            while trajectory.invalid not in (None, TIMED_OUT) and attempts < rollout.settings.max_attempts:
+            while (
+                trajectory.invalid not in (None, TIMED_OUT, PROMPT_TOO_LONG)
+                and attempts < rollout.settings.max_attempts
+            ):
                 attempts, trajectory = attempts + 1, await rollout.run(plan)
         return dataclasses.replace(trajectory, metrics={**trajectory.metrics, "attempts": attempts})
 

@@ -182,6 +182,14 @@ def test_a_prompt_that_leaves_no_room_is_invalid_and_never_reaches_the_engine() 
     assert trajectory.invalid == "prompt_too_long" and engine.requests == [] and env.closed == 1
 
 
+def test_a_prompt_that_is_too_long_is_not_tried_again() -> None:
+    env = Countries()
+    limits = {"max_context_tokens": 5, "max_tokens_per_turn": 2, "max_attempts": 3}
+    (given_up,) = asyncio.run(play(rollout(capitals(), env, **limits), [plan()]))
+    assert given_up.invalid == "prompt_too_long"
+    assert given_up.metrics["attempts"] == 1 and env.closed == 1
+
+
 def test_turn_and_episode_limits_are_two_settings() -> None:  # TM19
     eight = [40] * 7 + [renderer().end_of_turn_id]
     engine, env = capitals([eight, eight, eight]), Countries()
