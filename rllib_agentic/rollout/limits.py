@@ -36,8 +36,8 @@ class RolloutSettings(Settings):
         max_concurrent_episodes: episodes in flight on one runner.
         episode_timeout_s: an episode that takes longer is invalid (a stuck environment is no evidence).
         max_attempts: how often an episode is played until it is valid, before it is given up. One that ran into
-            ``episode_timeout_s`` is given up at once, so that no iteration waits for a stuck environment twice; so is one
-            whose prompt is too long.
+            ``episode_timeout_s`` is given up at once, so that no iteration waits for a stuck environment twice; so is
+            one whose prompt is too long.
         max_invalid_share: the run stops when more than this share of an iteration's episodes stays invalid.
     """
 
