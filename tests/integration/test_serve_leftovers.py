@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -64,6 +65,15 @@ def http_port() -> Iterator[int]:
         ray.shutdown()
 
 
+@contextmanager
+def deployed(name: str, port: int, settings: EnvSettings, folder: Path, child: bool = False) -> Iterator[str]:
+    app = deploy_app(partial(HoldingEnv, str(folder), child=child), settings, name, http_port=port)
+    try:
+        yield app
+    finally:
+        undeploy(app)
+
+
 def comes_true(condition: Callable[[], bool], within_s: float = 60.0) -> bool:
     deadline = time.monotonic() + within_s
     while not condition():
@@ -89,7 +99,13 @@ async def live_sessions(app: str) -> int:
 def test_five_hundred_sessions_leave_nothing_behind(tmp_path: Path, http_port: int) -> None:
     """A third of a client that is killed, a third whose process is killed under it, a third finished."""
     settings = EnvSettings(num_replicas=2, max_sessions=SESSIONS, ttl_s=15.0)
-    app = deploy_app(partial(HoldingEnv, str(tmp_path)), settings, "holding", http_port=http_port)
+    with deployed("holding", http_port, settings, tmp_path) as app:
+        workers = five_hundred_sessions(app, tmp_path, f"http://127.0.0.1:{http_port}/{app}")
+    assert comes_true(lambda: none_runs(workers))
+
+
+def five_hundred_sessions(app: str, folder: Path, url: str) -> set[int]:
+    """Play them; gives the processes of the workers."""
 
     async def episode(client: RemoteClient, number: int) -> int:
         session = await client.create(Task("holding", "train", number, 0))
@@ -119,10 +135,9 @@ def test_five_hundred_sessions_leave_nothing_behind(tmp_path: Path, http_port: i
         return pids
 
     workers = asyncio.run(replicas())
-    assert comes_true(lambda: not list(tmp_path.iterdir()))
+    assert comes_true(lambda: not list(folder.iterdir()))
     ports = listening(workers)
     abandoned = SESSIONS // 3
-    url = f"http://127.0.0.1:{http_port}/{app}"
     doomed = subprocess.Popen(
         [sys.executable, "-c", CLIENT, url, str(abandoned)],
         stdout=subprocess.PIPE,
@@ -132,7 +147,7 @@ def test_five_hundred_sessions_leave_nothing_behind(tmp_path: Path, http_port: i
     try:
         assert doomed.stdout is not None
         held = [int(line) for line in iter(doomed.stdout.readline, "all\n")]
-        assert len(set(held)) == abandoned == len(list(tmp_path.iterdir()))
+        assert len(set(held)) == abandoned == len(list(folder.iterdir()))
         assert listening(workers) == ports + abandoned
     finally:
         doomed.send_signal(signal.SIGKILL)
@@ -141,19 +156,16 @@ def test_five_hundred_sessions_leave_nothing_behind(tmp_path: Path, http_port: i
     assert len({*held, *played}) == SESSIONS
     assert comes_true(lambda: asyncio.run(live_sessions(app)) == 0)
     assert comes_true(lambda: none_runs({*held, *played}))
-    assert comes_true(lambda: not list(tmp_path.iterdir()))
+    assert comes_true(lambda: not list(folder.iterdir()))
     assert comes_true(lambda: listening(workers) == ports)
-    undeploy(app)
-    assert comes_true(lambda: none_runs(workers))
+    return workers
 
 
 @pytest.mark.parametrize("event", ["undeployed", "SIGKILL"])
 def test_children_end_with_the_service_that_holds_them(tmp_path: Path, http_port: int, event: str) -> None:
     """Those in a session of their own too, and their folders; also when the replica itself is killed."""
-    make = partial(HoldingEnv, str(tmp_path), child=True)
-    app = deploy_app(make, EnvSettings(), f"children-{event.lower()}", http_port=http_port)
 
-    async def play() -> tuple[set[int], list[Path]]:
+    async def play(app: str) -> tuple[set[int], list[Path]]:
         transport = ServeTransport.to_app(app)
         client = RemoteClient(transport, RetryPolicy(max_retries=0))
         sessions = [await client.create(Task("holding", "train", number, 0)) for number in range(4)]
@@ -162,8 +174,8 @@ def test_children_end_with_the_service_that_holds_them(tmp_path: Path, http_port
         await transport.aclose()  # and not the client, which would close its sessions
         return pids, [Path(result.observation.messages[0].content).parent for result in told]
 
-    try:
-        pids, folders = asyncio.run(play())
+    with deployed(f"children-{event.lower()}", http_port, EnvSettings(), tmp_path, child=True) as app:
+        pids, folders = asyncio.run(play(app))
         assert len(pids) == 8 and all(folder.is_dir() for folder in folders)
         (worker,) = {parent for pid in pids if (parent := psutil.Process(pid).ppid()) not in pids}
         if event == "SIGKILL":
@@ -172,5 +184,3 @@ def test_children_end_with_the_service_that_holds_them(tmp_path: Path, http_port
             undeploy(app)
         assert comes_true(lambda: none_runs({*pids, worker}))
         assert comes_true(lambda: not any(folder.exists() for folder in folders))
-    finally:
-        undeploy(app)
