@@ -80,18 +80,23 @@ def sciworld(rounds: int) -> None:
         told["stock"].append(timed_both_ms(lambda number: stock.step(actions[number]), len(actions)))
         ours.reset("train", index, 0)
         told["ours"].append(timed_both_ms(lambda number: ours.step(actions[number]), len(actions)))
-    others = [SciWorld(tasks=("boil",), jvms=1) for _ in range(8)]
-    created = [timed_both_ms(lambda number, env=env: env.reset("train", index, 0), 1) for env in others]
+    created = {}
+    for kind in ("more than there ever were", "after others that ended"):
+        others = [SciWorld(tasks=("boil",), jvms=1) for _ in range(8)]
+        created[kind] = [timed_both_ms(lambda number, env=env: env.reset("train", index, 0), 1) for env in others]
+        for env in others:
+            env.close()
     print("| a step | stock, ms | ours, ms | stock / ours: median, least of the rounds |\n|---|---|---|---|")
     for at, of in ((0, "time"), (1, "CPU")):
         one, other = ([both[at] for both in told[name][1:]] for name in ("stock", "ours"))
         ratios = [a / b for a, b in zip(one, other, strict=True)]
         print(f"| {of} | {median(one):.1f} | {median(other):.1f} | {median(ratios):.1f}, {min(ratios):.1f} |")
-    times, cpu = zip(*created, strict=True)
-    print(f"\nA session on a warm machine: {median(times):.0f} ms (least {min(times):.0f}), CPU {median(cpu):.0f} ms.")
+    for kind, found in created.items():
+        times, cpu = zip(*found, strict=True)
+        told_ms = f"{median(times):.0f} ms each (least {min(times):.0f}), CPU {median(cpu):.0f} ms"
+        print(f"\nEight new sessions, {kind}: {told_ms}.")
     stock.close()
-    for env in (ours, *others):
-        env.close()
+    ours.close()
     SciWorld.release()
 
 
