@@ -59,6 +59,8 @@ def _report_sweep(console: Console, experiment: Experiment, outcomes: Sequence[T
     console.print(sweep.table())
     if (over_seeds := sweep.settings_table()) is not None:
         console.print(over_seeds)
+    if sweep.best is None:
+        console.print(f"no trial has reported {experiment.metric}, so none is the best", markup=False)
     for what, where in places.items():
         console.print(f"{what}: {where}", markup=False)
 

@@ -13,9 +13,11 @@ from ray.tune.search.variant_generator import generate_variants
 from rllib_agentic.cli.experiment import Experiment, read_experiments
 from rllib_agentic.cli.outcome import TrialOutcome
 from rllib_agentic.cli.places import at, fill, searched, short_names
+from rllib_agentic.cli.report import report
 from rllib_agentic.cli.schedulers import make_scheduler
 from rllib_agentic.cli.search_space import count_trials, examples, read_space
 from rllib_agentic.cli.sweep_report import write_sweep
+from rllib_agentic.cli.train_experiments import TrainOptions
 from rllib_agentic.cli.yaml_file import read_experiment_file
 from rllib_agentic.errors import InputError
 from rllib_agentic.tracking.history import append_history
@@ -206,6 +208,11 @@ def test_the_best_trial_becomes_a_file_that_runs(tmp_path: Path) -> None:
         assert table is not None and table.row_count in (2, 5)
 
 
-def test_a_sweep_in_which_nothing_was_reported_still_has_a_table(tmp_path: Path) -> None:
+def test_a_sweep_in_which_nothing_was_reported_still_has_a_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     sweep, places = write_sweep(experiment(), [outcome(tmp_path, "a", 1e-3, 0, [])], tmp_path / "sweep")
     assert sweep.best is None and set(places) == {"table"} and sweep.table().row_count == 1
+    nothing = [outcome(tmp_path, name, 1e-3, 0, []) for name in "bc"]
+    report(experiment(storage_path=str(tmp_path)), nothing, TrainOptions())
+    assert "no trial has reported env_runners/success_rate, so none is the best" in capsys.readouterr().out
