@@ -20,7 +20,7 @@ class Trial(SimpleNamespace):
 
 
 def run(callback: ProgressCallback, results: list[dict[str, Any]], stop: Any = None, name: str = "maze_0") -> None:
-    trial = Trial(trial_id=name, name=name, error_file="/x/error.txt")
+    trial = Trial(trial_id=name, name=name, config={}, error_file="/x/error.txt")
     callback.setup(stop=stop)
     callback.on_trial_start(0, [trial], trial)
     for result in results:
