@@ -12,8 +12,10 @@ TORCH_CPU  := https://download.pytorch.org/whl/cpu
 quickstart: $(VENV)/.installed
 	$(BIN)/rllib train file tuned_examples/quickstart.yaml
 
+# Two files at a time where most of the time is one process's or another program's; Ray's own tests one by one.
 test: $(VENV)/.installed-dev
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile tests/contract tests/unit tests/property rllib_agentic
+	$(BIN)/pytest tests/integration tests/learning
 
 test-vllm: $(VLLM_VENV)/.installed
 	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest tests/vllm
