@@ -17,7 +17,8 @@ def served(app: Any) -> Iterator[str]:
     """Serve an ASGI application; gives its base URL."""
     listener = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio sends at once only on sockets that say TCP
     listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_level="warning", lifespan="off", ws="websockets-sansio")
+    # No logging configuration of its own: that closes all handlers there are, and absl's closes what pytest captures.
+    config = uvicorn.Config(app, log_config=None, log_level="warning", lifespan="off", ws="websockets-sansio")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
     thread.start()
