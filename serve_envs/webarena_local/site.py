@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import datetime
+import functools
 import shutil
 import sqlite3
 import sys
@@ -18,6 +19,7 @@ from typing import Any
 
 import roundup.date
 from roundup import configuration, init, instance
+from roundup.backends import sessions_rdbms
 from roundup.cgi.wsgi_handler import RequestDispatcher
 from roundup.password import Password
 
@@ -27,6 +29,21 @@ from serve_envs.webnav.browser import Browser
 _NOW = datetime.datetime(2026, 3, 2, 9, 0)
 _ADMIN_SESSION = "theagentissignedinasadmin"
 _UNCHANGING = ("html", "detectors", "extensions", "schema.py", "initial_data.py", "TEMPLATE-INFO.txt")
+
+
+def one_at_a_time(call: Callable[[str], Any]) -> Callable[[str], Any]:
+    """The same with a lock: in CPython 3.11 two threads in ``ast.literal_eval`` may raise ``SystemError``.
+
+    Roundup reads every sign-in by it, and the page would be an error for no fault of the agent's.
+    """
+    lock = threading.Lock()
+
+    @functools.wraps(call)
+    def locked(text: str) -> Any:
+        with lock:
+            return call(text)
+
+    return locked
 
 
 class TrackerSite(Browser):
@@ -39,6 +56,7 @@ class TrackerSite(Browser):
     def __init__(self, executable: str) -> None:
         # The same now for ever: pages show dates, and an episode must look the same when it is played again.
         roundup.date.utcnow = lambda: _NOW
+        sessions_rdbms.safe_eval = one_at_a_time(sessions_rdbms.safe_eval)
         super().__init__(executable)
         self._folder = Path(tempfile.mkdtemp(prefix="webarena_local-"))
         atexit.register(shutil.rmtree, self._folder, ignore_errors=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -138,3 +140,37 @@ def test_kinds_can_be_chosen() -> None:
     env = WebArenaLocal(kinds=("find",))
     assert {task.kind for tasks in env._splits.values() for task in tasks} == {"find"}
     assert env.schema().splits["test"] == 24
+
+
+RACE = """
+import ast, gc, sys, threading
+from serve_envs.webarena_local.site import one_at_a_time
+
+class Garbage:  # whose end lets other threads run
+    def __del__(self):
+        for _ in range(50): pass
+
+def many():
+    for _ in range(250):
+        garbage = Garbage()
+        garbage.itself = garbage
+        del garbage
+        try:
+            read(text)
+        except SystemError as error:
+            errors.append(error)
+
+text = repr({f"key {i}": ("a", [1, 2, {"x": i}]) for i in range(60)})
+sys.setswitchinterval(1e-6)
+gc.set_threshold(50)
+read, errors = eval(sys.argv[1])(ast.literal_eval), []
+threads = [threading.Thread(target=many) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(errors))
+"""
+
+
+def test_sign_ins_are_read_in_many_threads_at_once() -> None:  # without the lock, CPython 3.11 failed 350 times of 2000
+    command = [sys.executable, "-c", RACE, "one_at_a_time"]
+    assert subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout == "0\n"
