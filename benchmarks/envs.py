@@ -48,6 +48,13 @@ OTHERWISE = {"searchqa": "search: capital of Chad", "sciworld": "look around"}
 """What to do where actions cannot be listed."""
 
 
+def otherwise(name: str) -> str:
+    """What a session does where nothing is listed."""
+    if name not in OTHERWISE:
+        raise SystemExit(f"{name} lists no actions: say in OTHERWISE what its sessions shall do")
+    return OTHERWISE[name]
+
+
 class Figures(NamedTuple):
     """Of one way with so many sessions."""
 
@@ -110,7 +117,7 @@ async def drive(name: str, make: Callable[[], _Episode], sessions: int, seconds:
         draw = random.Random(number)
         while time.perf_counter() < end:
             actions = observation.actions
-            observation, over = await episodes[number].step(draw.choice(actions) if actions else OTHERWISE[name])
+            observation, over = await episodes[number].step(draw.choice(actions) if actions else otherwise(name))
             steps += 1
             if over:
                 observation = await episodes[number].reset(draw.randrange(tasks))
