@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -51,7 +52,7 @@ def _make(make: Callable[[], Env]) -> Env:
     return _Advised(env, env)
 
 
-class _Telling:
+class _Telling(ABC):
     """Adds to the ``info`` of every observation that another turn follows."""
 
     def __init__(self, env: Env) -> None:
@@ -76,8 +77,9 @@ class _Telling:
     def _telling(self, observation: Observation) -> Observation:
         return replace(observation, info={**observation.info, **self._told(observation)})
 
+    @abstractmethod
     def _told(self, observation: Observation) -> dict[str, Any]:
-        raise NotImplementedError
+        """What is added to an observation's ``info``."""
 
 
 class _Advised(_Telling):
